@@ -6,8 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod client;
-mod diagnostics;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;
@@ -15,12 +15,13 @@ pub mod listener;
 pub mod outbox;
 mod plan;
 mod pool;
-mod recovery;
 mod server;
 pub mod service;
+mod session;
 pub mod session_id;
 pub mod shared;
 pub mod snapshot;
+mod statement;
 pub mod stats;
 pub mod verifier;
 pub mod worker;

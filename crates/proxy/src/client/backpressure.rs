@@ -1,11 +1,11 @@
 //! Clients that are slower than their servers.
 
-use crate::client::session::Phase;
-use crate::client::session::Session;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::pool::pools::Pools;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::statement::work::Work;
 use crate::worker::context::Context;
-use crate::worker::work::Work;
 
 impl Work<'_> {
     /// Everything queued for a client has been sent: its server may go on, and so may its next command.

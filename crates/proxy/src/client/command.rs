@@ -1,9 +1,9 @@
 //! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
 
-use crate::client::session::Input;
-use crate::client::session::Session;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
+use crate::session::session::Input;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
@@ -13,12 +13,12 @@ use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
-use crate::client::session::Execution;
-use crate::client::session::Phase;
 use crate::plan::execution_plan::CommandKind;
-use crate::plan::route::Routed;
 use crate::server::connection::Retained;
-use crate::worker::work::Work;
+use crate::session::session::Execution;
+use crate::session::session::Phase;
+use crate::statement::route::Routed;
+use crate::statement::work::Work;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
@@ -166,12 +166,12 @@ impl Work<'_> {
                 return false;
             }
             match self.answer_or_rewrite() {
-                crate::client::own_replies::Outcome::Answered => {
+                crate::answers::own_replies::Outcome::Answered => {
                     self.answered_here();
                     return false;
                 }
-                crate::client::own_replies::Outcome::Asked => return false,
-                crate::client::own_replies::Outcome::Run => {}
+                crate::answers::own_replies::Outcome::Asked => return false,
+                crate::answers::own_replies::Outcome::Run => {}
             }
         }
         self.start()

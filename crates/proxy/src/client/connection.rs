@@ -19,20 +19,20 @@ use weir_session::login::{ClientLogin, LoginStep, LoginUser, PasswordResult, Plu
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
-use crate::client::session::Execution;
-use crate::client::session::Phase;
-use crate::client::session::Session;
-use crate::client::session::{
-    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked, Transaction, Writes,
-};
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Retained;
+use crate::session::session::Execution;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::session::session::{
+    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked, Transaction, Writes,
+};
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
-use crate::worker::work::Work;
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;

@@ -3,9 +3,9 @@
 //! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
 //! was sent, or the statement is executed again, reset or closed.
 
-use crate::client::session::Session;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use weir_protocol::command::{self, StmtFetch};
 use weir_protocol::error;
@@ -14,9 +14,9 @@ use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
 use crate::client::command::statement_id;
-use crate::client::session::Ending;
 use crate::plan::execution_plan::CommandKind;
-use crate::worker::work::Work;
+use crate::session::session::Ending;
+use crate::statement::work::Work;
 
 impl Work<'_> {
     /// COM_STMT_FETCH.

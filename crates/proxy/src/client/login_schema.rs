@@ -10,12 +10,12 @@ use std::collections::HashMap;
 
 use weir_protocol::error::{self, ServerError};
 
-use crate::client::session::Ending;
-use crate::client::session::Session;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::relogin::is_about_user;
+use crate::session::session::Ending;
+use crate::session::session::Session;
+use crate::statement::work::Work;
 use crate::worker::keys::Nanos;
-use crate::worker::work::Work;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;

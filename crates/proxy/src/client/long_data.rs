@@ -4,9 +4,9 @@
 //! in front of the execution to whichever connection runs it. What is too much to be kept goes to a connection as it
 //! comes, and the session stays with that connection until the execution is over ([`Pins::LONG_DATA`]).
 
-use crate::client::session::Session;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use weir_protocol::command::{StmtExecute, StmtLongData};
 use weir_protocol::error::{self, ServerError};
@@ -15,12 +15,12 @@ use weir_session::pin::Pins;
 use weir_session::prepared::LongData;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
-use crate::client::session::Phase;
-use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::CommandKind;
+use crate::session::session::Phase;
+use crate::session::session::Upload;
+use crate::statement::work::Work;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::work::Work;
 
 /// Long data that one session keeps in memory, of all its statements.
 const LONG_DATA_BYTES_KEPT: usize = COMMAND_BYTES_KEPT;

@@ -1,8 +1,8 @@
 //! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
 
-use crate::client::session::Session;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use std::rc::Rc;
 
@@ -14,14 +14,14 @@ use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData, Prepared};
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
+use crate::answers::own_replies::KILL_ALONE;
+use crate::answers::session_track::PLAIN_ONLY;
+use crate::answers::session_track::plain_set;
 use crate::client::command::statement_id;
-use crate::client::own_replies::KILL_ALONE;
-use crate::client::session_track::PLAIN_ONLY;
-use crate::client::session_track::plain_set;
 use crate::plan::execution_plan::CommandKind;
-use crate::plan::route::Routed;
 use crate::server::connection::Expected;
-use crate::worker::work::Work;
+use crate::statement::route::Routed;
+use crate::statement::work::Work;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;

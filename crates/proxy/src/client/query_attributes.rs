@@ -13,8 +13,8 @@ use weir_protocol::command::{
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
-use crate::client::session::Session;
-use crate::worker::work::Work;
+use crate::session::session::Session;
+use crate::statement::work::Work;
 
 impl Session {
     pub(crate) fn has_query_attributes(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Commands that clients seldom send: what Weir answers itself, what one server is asked, and what is refused in a
 //! server's own way.
 
-use crate::client::session::Session;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +14,11 @@ use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::ok::{EofPacket, OK_AS_EOF_HEADER, OkPacket};
 use weir_sql::KillTarget;
 
-use crate::client::own_replies::Outcome;
+use crate::answers::own_replies::Outcome;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
+use crate::statement::work::Work;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::work::Work;
 
 /// COM_SET_OPTION's argument that switches CLIENT_MULTI_STATEMENTS on.
 const MULTI_STATEMENTS_ON: u16 = 0;

@@ -5,8 +5,8 @@ use crate::worker::context::Context;
 use weir_protocol::error::ServerError;
 use weir_session::login::Refusal;
 
-use crate::client::session::Phase;
-use crate::client::session::Session;
+use crate::session::session::Phase;
+use crate::session::session::Session;
 use crate::worker::keys::Nanos;
 
 /// Lines in a row, for one worker.

@@ -1,16 +1,16 @@
 //! Commands too long to be kept: their first part is looked at and kept until a server takes them, the rest
 //! flows through as it comes.
 
-use crate::client::session::Session;
+use crate::session::session::Session;
 use weir_protocol::command::Command;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 
 use crate::client::command::COMMAND_BYTES_KEPT;
-use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::CommandKind;
-use crate::worker::work::Work;
+use crate::session::session::Upload;
+use crate::statement::work::Work;
 
 impl Work<'_> {
     /// A long command begins. False while too little of it is there to tell what it is.

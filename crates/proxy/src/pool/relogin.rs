@@ -1,9 +1,9 @@
 //! A connection lives longer than the rights of the account that it was logged in with: before it is lent to a session,
 //! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
 
-use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use std::rc::Rc;
 use weir_protocol::error::ServerError;

@@ -9,12 +9,12 @@ use std::rc::Rc;
 
 use weir_protocol::error::ServerError;
 
-use crate::client::session::Phase;
 use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{Asked, Retained};
-use crate::server::replies::LEASE_LOST;
+use crate::session::session::Phase;
 use crate::shared::{Asker, Victims};
+use crate::statement::replies::LEASE_LOST;
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::SessionKey;

@@ -1,17 +1,17 @@
 //! Sessions that wait for a server: how many may, and for how long.
 
-use crate::client::session::Session;
 use crate::pool::pools::Pools;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use std::collections::VecDeque;
 use weir_protocol::error::ServerError;
 
-use crate::client::session::Phase;
 use crate::outbox::SocketId;
+use crate::session::session::Phase;
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
-use crate::worker::work::Work;
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };

@@ -13,8 +13,8 @@ use weir_session::prepared::{BackendStatements, Prepared};
 use weir_session::state::State;
 use weir_topology::SessionVariables;
 
-use crate::client::session::Settle;
 use crate::outbox::SocketId;
+use crate::session::session::Settle;
 use crate::snapshot::ServerTls;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;

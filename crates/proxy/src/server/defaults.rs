@@ -1,8 +1,8 @@
 //! Defaults: what a fresh connection begins with, and a session for as long as it lives.
 
-use crate::client::session::Tracked;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::session::session::Tracked;
 use crate::worker::context::Context;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use weir_sql::Dialect;
 use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
-use crate::client::own_replies::apply_sql_mode;
-use crate::client::session::Session;
+use crate::answers::own_replies::apply_sql_mode;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pool;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Stage;
-use crate::server::statement_end::last_packet;
+use crate::session::session::Session;
+use crate::statement::statement_end::last_packet;
+use crate::statement::work::Work;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::work::Work;
 
 /// The defaults of connections that were logged in as one identity.
 pub(crate) struct KnownDefaults {

@@ -6,13 +6,13 @@ use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::defaults::Defaults;
 use weir_session::state::State;
 
-use crate::client::own_replies::apply_sql_mode;
-use crate::server::completion_type::RELEASE;
+use crate::answers::own_replies::apply_sql_mode;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Stage;
-use crate::server::relay::Meaning;
-use crate::server::relay::meaning_of;
+use crate::statement::completion_type::RELEASE;
+use crate::statement::relay::Meaning;
+use crate::statement::relay::meaning_of;
 use crate::worker::keys::ConnectionKey;
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to

@@ -1,10 +1,10 @@
 //! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
 //! reports what happens there.
 
-use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::Traces;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::OkPacket;
@@ -13,12 +13,12 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Kind, Scope};
 
-use crate::client::session::Phase;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
+use crate::session::session::Phase;
+use crate::statement::work::Work;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::work::Work;
 
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
 /// (MariaDB 10.11). As binary strings, in whatever character set results are.

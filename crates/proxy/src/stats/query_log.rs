@@ -1,7 +1,7 @@
 //! Passes records to the logs: statements when they have ended, and the begin and end of sessions.
 
-use crate::client::session::Execution;
 use crate::server::connection::Replies;
+use crate::session::session::Execution;
 use crate::worker::context::Context;
 use std::io::Write;
 
@@ -11,13 +11,13 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_query_log::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_sql::Kind;
 
-use crate::client::session::Ending;
-use crate::client::session::Session;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::Dice;
+use crate::session::session::Ending;
+use crate::session::session::Session;
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::work::Work;
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).
 const CLIENT_LEFT: u16 = 2013;

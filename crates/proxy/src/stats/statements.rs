@@ -1,7 +1,7 @@
 //! Counts statements: their digest, how long they took, and how they ended.
 
-use crate::client::session::Session;
 use crate::pool::pools::Pools;
+use crate::session::session::Session;
 use crate::worker::context::Context;
 use std::rc::Rc;
 
@@ -13,9 +13,9 @@ use weir_session::state::State;
 use weir_sql::{Digest, DigestOptions};
 
 use crate::client::connection::USER_LIMIT_REACHED;
-use crate::client::session::Ending;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
+use crate::session::session::Ending;
 use crate::snapshot::Snapshot;
 use crate::stats::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
 use crate::worker::keys::ConnectionKey;

@@ -1,16 +1,16 @@
 //! Sessions whose clients have been silent for too long.
 
-use crate::client::session::Times;
+use crate::session::session::Times;
 use crate::worker::context::Context;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 
-use crate::client::session::Phase;
-use crate::client::session::Session;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::work::Work;
 
 /// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
 const WATCHED_UP_TO_S: u64 = 60;

@@ -9,22 +9,22 @@ use crate::worker::context::Context;
 use weir_protocol::error;
 use weir_sql::KillTarget;
 
-use crate::client::own_replies::KILL_DENIED;
-use crate::client::own_replies::Outcome;
-use crate::client::session::Asking;
-use crate::client::session::Phase;
-use crate::client::session::Session;
+use crate::answers::own_replies::KILL_DENIED;
+use crate::answers::own_replies::Outcome;
 use crate::pool::turns::Turn;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Kill;
 use crate::server::connection::Purpose;
+use crate::session::session::Asking;
+use crate::session::session::Phase;
+use crate::session::session::Session;
 use crate::session_id;
 use crate::shared::{Asker, KillOutcome, Message, Victims};
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::SessionKey;
-use crate::worker::work::Work;
 
 impl Pools {
     /// Sends a KILL against what runs on a connection, over a connection of its own.

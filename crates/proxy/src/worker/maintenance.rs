@@ -7,13 +7,13 @@ use crate::worker::context::Context;
 use weir_protocol::command;
 use weir_session::pin::Pins;
 
-use crate::client::session::Phase;
 use crate::outbox::{Owner, SocketId};
 use crate::pool::turns::Turn;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Purpose;
 use crate::server::connection::Stage;
+use crate::session::session::Phase;
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;

@@ -10,24 +10,25 @@ pub(crate) mod context;
 pub(crate) mod idle_timeout;
 pub(crate) mod keys;
 pub(crate) mod kill;
+pub(crate) mod leaving;
 pub(crate) mod maintenance;
 pub(crate) mod random;
 pub(crate) mod reload;
 pub(crate) mod report;
+pub(crate) mod sessions;
 pub(crate) mod timers;
-pub(crate) mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_config::Listener;
 
-use crate::client::sessions::Sessions;
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::pool::pools::Pools;
 use crate::shared::{Message, Shared};
 use crate::snapshot::Snapshot;
+use crate::worker::sessions::Sessions;
 use context::Context;
 pub use keys::Nanos;
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use weir_protocol::error;
 
-use crate::client::session::Phase;
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::Group;
 use crate::pool::pools::Pool;
 use crate::server::connection::DiscardReason;
+use crate::session::session::Phase;
 use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::work::Work;
 
 impl Worker {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use

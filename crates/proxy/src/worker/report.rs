@@ -8,19 +8,19 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::client::session::Phase;
-use crate::client::session::Session;
-use crate::client::sessions::Sessions;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pool;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::Stage;
+use crate::session::session::Phase;
+use crate::session::session::Session;
 use crate::stats::{
     FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow, Totals,
     WorkerReport,
 };
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
+use crate::worker::sessions::Sessions;
 
 /// So much of a running statement is told.
 const TEXT_BYTES_MAX: usize = 1024;

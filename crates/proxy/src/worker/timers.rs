@@ -6,14 +6,14 @@ use crate::worker::context::Context;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::client::session::Phase;
-use crate::client::session::Session;
 use crate::outbox::{Owner, SocketId};
+use crate::session::session::Phase;
+use crate::session::session::Session;
 use crate::shared::Drain;
+use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
-use crate::worker::work::Work;
 
 /// How often connections are looked over.
 const LOOK_OVER_NS: Nanos = 1_000_000_000;

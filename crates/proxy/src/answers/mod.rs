@@ -1,0 +1,11 @@
+//! Statements that Weir answers itself, or puts what it knows into.
+
+pub(crate) mod conditions;
+pub(crate) mod explain_for;
+pub(crate) mod get_diagnostics;
+pub(crate) mod literals;
+pub(crate) mod multi_statement;
+pub(crate) mod own_replies;
+pub(crate) mod parameters;
+pub(crate) mod saved;
+pub(crate) mod session_track;

@@ -1,0 +1,277 @@
+//! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
+//! id, counts of its last statement, its saved warnings, KILL.
+
+use crate::pool::pools::Pools;
+use crate::session::session::Session;
+use crate::worker::context::Context;
+use std::ops::Range;
+use std::rc::Rc;
+
+use weir_protocol::charset::{self, Collation};
+use weir_protocol::error::ServerError;
+use weir_protocol::frame::HEADER_LEN;
+use weir_session::pin::Pins;
+use weir_session::state::State;
+use weir_sql::{Access, Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
+
+use crate::answers::literals;
+use crate::answers::multi_statement::is_known_before;
+use crate::client::connection::LOGIN_COLLATION;
+use crate::plan::execution_plan::CommandKind;
+use crate::server::connection::Retained;
+use crate::snapshot::Account;
+use crate::statement::work::Work;
+
+/// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
+const ALIAS_BYTES_MAX: usize = 256;
+
+/// A server would take Weir's connection ids for its own.
+pub(crate) const KILL_ALONE: &str = "Weir maps connection ids itself: KILL has to be a COM_QUERY of its own";
+
+/// Whether a command still needs a server.
+pub(crate) enum Outcome {
+    /// The reply is queued.
+    Answered,
+    /// It runs, perhaps with another text.
+    Run,
+    /// Other workers have to answer first.
+    Asked,
+}
+
+impl Work<'_> {
+    /// A statement that is about the session as the client knows it, which no server does.
+    pub(crate) fn answer_or_rewrite(&mut self) -> Outcome {
+        let statement = self.session.execution.plan.statement();
+        if self.fetches_from_elsewhere() {
+            return Outcome::Asked;
+        }
+        if statement.effects.contains(Effects::KILL) && self.session.runs_several() {
+            self.pools.refuse(self.ctx, self.session, KILL_ALONE);
+            return Outcome::Answered;
+        }
+        if statement.kind == Kind::Kill {
+            self.pools.outdate_warnings(self.ctx, self.session);
+            return self.kill_statement();
+        }
+        if let Some(outcome) = self.explain_for() {
+            return outcome;
+        }
+        if statement.effects.contains(Effects::SESSION_TRACK) {
+            self.pools.outdate_warnings(self.ctx, self.session);
+            return self.pools.set_session_track(self.ctx, self.session);
+        }
+        if statement.multi {
+            if let Some(outcome) = self.pools.several_ask(self.ctx, self.session) {
+                return outcome;
+            }
+        } else if statement.uses.contains(Uses::DIAGNOSTICS)
+            && let Some(outcome) = self.saved_diagnostics(statement.kind)
+        {
+            return outcome;
+        }
+        self.pools.substitute(self.ctx, self.session);
+        Outcome::Run
+    }
+
+    /// KILL with a connection id of Weir's.
+    fn kill_statement(&mut self) -> Outcome {
+        self.pools.substitute(self.ctx, self.session); // KILL QUERY CONNECTION_ID()
+        let rewritten = self.session.execution.text.rewritten.take();
+        let text = rewritten.as_deref().unwrap_or_else(|| self.session.command_text());
+        let Some(kill) = weir_sql::kill_target(text, self.session.tracked.dialect) else {
+            self.pools.refuse(
+                self.ctx,
+                self.session,
+                "Weir maps connection ids itself: KILL takes the form \
+                 KILL [CONNECTION | QUERY] {<number> | USER <name>}",
+            );
+            return Outcome::Answered;
+        };
+        self.kill(&kill.target, kill.kind == KillKind::Query)
+    }
+}
+
+/// How a statement is to be read in this state, and whether it can be read with certainty at all. `fallback`
+/// holds where the session has not set sql_mode.
+pub(crate) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> (Dialect, bool) {
+    let mut dialect = fallback;
+    if let Some(mode) = state.variable("sql_mode") {
+        apply_sql_mode(&mut dialect, mode);
+    }
+    let lead_bytes = state.variable("character_set_client").map(LeadBytes::of_charset);
+    // In a few character sets (swe7) the bytes of SQL's own signs are letters.
+    let is_certain = lead_bytes != Some(None);
+    dialect.lead_bytes = lead_bytes.flatten().unwrap_or_default();
+    (dialect, is_certain)
+}
+
+/// What sql_mode changes in how statements are read.
+pub(crate) fn apply_sql_mode(dialect: &mut Dialect, mode: &str) {
+    let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
+    dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
+    dialect.brackets = has("MSSQL");
+    dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
+    dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
+}
+
+/// Appends the rest of an item of a select list, and an alias that keeps its column's name. Returns where the text
+/// goes on.
+fn put_item_end(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    at: usize,
+    item: &Range<usize>,
+    lead_bytes: LeadBytes,
+) -> usize {
+    out.extend_from_slice(&text[at..item.end]);
+    let alias = text.get(item.clone()).filter(|item| item.len() <= ALIAS_BYTES_MAX);
+    if let Some(alias) = alias.and_then(|item| literal::identifier(item, lead_bytes)) {
+        out.extend_from_slice(b" AS ");
+        out.extend_from_slice(&alias);
+    }
+    item.end
+}
+
+/// MySQL's error for a KILL of somebody else's connection.
+pub(crate) const KILL_DENIED: ServerError = ServerError { code: 1095, sqlstate: *b"HY000" };
+
+impl Pools {
+    /// The collation of a login; ids that servers do not know mean their default.
+    pub(crate) fn collation_for_login(&self, ctx: &Context, id: u16, hostgroup: u32) -> &'static Collation {
+        let is_mariadb = self.speaks_mariadb_in(ctx, hostgroup);
+        let known = charset::by_id(id).filter(|known| {
+            // MySQL's own collations mean nothing to a MariaDB, and the other way round.
+            let is_mysql_only = known.name.contains("_0900_") || known.charset == "gb18030";
+            let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
+            if is_mariadb { !is_mysql_only } else { !is_mariadb_only }
+        });
+        known
+            .or_else(|| charset::by_name(ctx.snapshot.default_collation.as_bytes()))
+            .unwrap_or(&LOGIN_COLLATION)
+    }
+
+    /// What the attributes of a user set when a session begins.
+    pub(crate) fn with_user_defaults(&self, ctx: &Context, account: &Account, state: State) -> State {
+        let Some(level) = account.user.default_isolation else { return state };
+        // MariaDB has MySQL's name for it since 11.1.
+        let hostgroup = account.user.default_hostgroup;
+        let release = self.release_in(hostgroup).unwrap_or(ctx.snapshot.dialect.server.release);
+        let has_old_name = self.speaks_mariadb_in(ctx, hostgroup) && release < 1101;
+        state.with_variable(
+            if has_old_name { "tx_isolation" } else { "transaction_isolation" },
+            level.as_str(),
+        )
+    }
+}
+
+impl Session {
+    /// The text of the COM_QUERY at the front of the inbox.
+    pub(crate) fn command_text(&self) -> &[u8] {
+        self.input
+            .inbox
+            .get(HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))
+            .unwrap_or_default()
+    }
+}
+
+impl Pools {
+    /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put
+    /// into one that is prepared.
+    pub(crate) fn substitute(&self, ctx: &Context, session: &mut Session) {
+        let is_prepared = session.execution.plan.kind() == CommandKind::Prepare;
+        if let Some(rewritten) = self.substituted(ctx, session, session.command_text(), is_prepared) {
+            session.execution.text.rewritten = Some(rewritten);
+        }
+    }
+
+    /// The same with a text that the session's stands for. None if nothing is to be put anywhere.
+    pub(crate) fn substituted(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        text: &[u8],
+        is_prepared: bool,
+    ) -> Option<Vec<u8>> {
+        let places = weir_sql::substitutions(text, session.tracked.dialect);
+        if places.is_empty() {
+            return None;
+        }
+        // Read again by Weir itself.
+        let is_kill = session.execution.plan.statement().kind == Kind::Kill;
+        let speaks_mariadb = self.speaks_mariadb(ctx, session);
+        let writes = session.execution.plan.statement().access != Access::Read;
+        let native_found_rows = session.diagnostics.retained.contains(Retained::FOUND_ROWS);
+        let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
+        let is_opaque = session.is_opaque();
+        let opaque_thread_id =
+            session.lease.filter(|_| is_opaque).map(|lease| self.connections[lease].access.greeted.thread_id);
+        let mut rewritten = Vec::with_capacity(text.len() + 64);
+        let mut at = 0;
+        // The item that gets its own text as an alias behind what stands in the places of it.
+        let mut item: Option<Range<usize>> = None;
+        for place in places {
+            if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
+                at = put_item_end(&mut rewritten, text, at, &done, session.tracked.dialect.lead_bytes);
+            }
+            if !is_known_before(&place) {
+                continue;
+            }
+            let literal = match &place.what {
+                What::Function(SessionFunction::ConnectionId) if is_kill => session.id.to_string(),
+                What::Function(SessionFunction::ConnectionId) => literals::connection_id(session.id),
+                What::ThreadIdVariable if is_thread_id_set => continue,
+                What::ThreadIdVariable => match opaque_thread_id {
+                    Some(own) => literals::thread_id(session.id, own),
+                    None => literals::variable(session.id),
+                },
+                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows)
+                | What::DiagnosticsCount { .. }
+                    if is_prepared =>
+                {
+                    continue;
+                }
+                What::Function(SessionFunction::RowCount) => literals::count(session.diagnostics.row_count),
+                What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
+                What::Function(SessionFunction::FoundRows) => match session.diagnostics.found_rows {
+                    Some(rows) => literals::count(rows),
+                    None => continue,
+                },
+                What::DiagnosticsCount { .. }
+                    if session.diagnostics.retained.contains(Retained::WARNINGS) =>
+                {
+                    continue;
+                }
+                What::DiagnosticsCount { errors_only } => {
+                    literals::variable(session.diagnostics.saved_rows(*errors_only).count())
+                }
+                // A server that does not know it says so; and statements before may have written.
+                What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,
+                What::LastGtid => literals::gtid(&session.diagnostics.last_gtid),
+                What::SessionTrackVariable(name) => {
+                    let defaults = self.track_defaults(ctx, session);
+                    let preferences = session.track.as_deref().unwrap_or(&defaults);
+                    let value = match is_opaque {
+                        true => preferences.behind_code(name),
+                        false => preferences.literal(name),
+                    };
+                    match value {
+                        Some(literal) => literal,
+                        None => continue,
+                    }
+                }
+            };
+            rewritten.extend_from_slice(&text[at..place.range.start]);
+            rewritten.extend_from_slice(literal.as_bytes());
+            at = place.range.end;
+            item = place.item;
+        }
+        if at == 0 {
+            return None;
+        }
+        if let Some(done) = item {
+            at = put_item_end(&mut rewritten, text, at, &done, session.tracked.dialect.lead_bytes);
+        }
+        rewritten.extend_from_slice(&text[at..]);
+        Some(rewritten)
+    }
+}

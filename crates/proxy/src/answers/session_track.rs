@@ -1,0 +1,462 @@
+//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's.
+//!
+//! ```text
+//! parts ──► Values ──► Names ──► the rest of the list ──► OK
+//!           expressions that only the server can evaluate, and names of variables that it has to know:
+//!           questions of Weir's on the session's connection, each only where it is needed
+//! ```
+
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use std::collections::HashSet;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::Encoding;
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::ok::{ErrPacket, OkPacket};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::pin::Pins;
+use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
+use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
+
+use crate::answers::conditions::word;
+use crate::answers::own_replies::Outcome;
+use crate::plan::execution_plan::CommandKind;
+use crate::session::session::Ending;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::statement::work::Work;
+use crate::worker::keys::ConnectionKey;
+
+/// Why one can't be made virtual, in a query and at a PREPARE.
+pub(crate) const PLAIN_ONLY: &str =
+    "session_track variables can be set by a plain SET statement only, which may be prepared";
+
+/// Answers to Weir's questions beyond this are not kept: no list is so long.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Names that a server is asked about at once, and that a worker remembers.
+const NAMES_MAX: usize = 1024;
+
+/// A `SET session_track_...` that is being carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Tracking {
+    items: Vec<Item>,
+    /// What the statement sets otherwise.
+    rest: Option<Vec<u8>>,
+    /// Names that the server was asked about.
+    asked: Option<HashSet<String>>,
+    /// Columns of the answer that is coming, and its packets.
+    columns: usize,
+    answer: Vec<u8>,
+    /// What the client saw before, while the rest runs.
+    before: Option<Option<Box<TrackPreferences>>>,
+}
+
+#[derive(Debug)]
+struct Item {
+    name: String,
+    expression: Vec<u8>,
+    /// None: the server has to evaluate it.
+    value: Option<Given>,
+}
+
+/// The assignments of a text that can be taken apart.
+pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) -> Option<Vec<Assignment>> {
+    let is_plain =
+        statement.kind == Kind::Set && !statement.multi && !statement.effects.contains(Effects::UNKNOWN);
+    weir_sql::assignments(text, dialect).filter(|_| is_plain)
+}
+
+impl Work<'_> {
+    /// An answer is complete. True if the command is over.
+    pub(crate) fn tracked(&mut self, key: ConnectionKey) -> bool {
+        self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
+        // It was a query, which says nothing of the session's own.
+        self.pools.connections[key].known.found_rows = None;
+        (self.pools.connections[key].known.row_count, self.pools.connections[key].known.has_conditions) =
+            (None, true);
+        let capabilities = BACKEND_CAPABILITIES | self.pools.connections[key].capabilities;
+        let encoding = self.pools.connections[key].results_on();
+        let session = &mut *self.session;
+        let Some(tracking) = &mut session.execution.tracking else { return true };
+        let answer = std::mem::take(&mut tracking.answer);
+        match &tracking.asked {
+            None => tracking.take_values(&answer, capabilities, encoding),
+            Some(asked) => {
+                for row in packets(&answer).skip(tracking.columns) {
+                    let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
+                    let name = String::from_utf8_lossy(&word(name)).to_ascii_lowercase();
+                    if asked.contains(&name) && self.ctx.learnt.variable_names.len() < NAMES_MAX {
+                        self.ctx.learnt.variable_names.insert(name.into());
+                    }
+                }
+            }
+        }
+        match self.pools.track_on(self.ctx, self.session) {
+            Outcome::Run => {
+                self.session.phase = Phase::Running;
+                self.prepare_connection(key);
+                false
+            }
+            Outcome::Answered | Outcome::Asked => true,
+        }
+    }
+
+    /// A statement that sets such variables is executed: that is a query with its text.
+    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
+        let session = &*self.session;
+        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
+        let text = session.prepared.all.get(&id).and_then(|statement| {
+            crate::answers::parameters::as_text(
+                statement,
+                payload,
+                session.capabilities,
+                session.tracked.dialect,
+            )
+        });
+        self.pools.drop_long_data(self.ctx, self.session, id);
+        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
+            if self.session.input.upload.is_some() {
+                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
+                return false;
+            }
+            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
+            self.command_done();
+            return true;
+        };
+        self.session.put_query_text(&text);
+        self.query()
+    }
+}
+
+impl Session {
+    /// Whether code whose doing nobody knows has run on the session's connection, which it holds for that reason.
+    pub(crate) fn is_opaque(&self) -> bool {
+        self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
+    }
+
+    /// What was to be shown from now on was set together with something that the server has refused.
+    pub(crate) fn undo_tracking(&mut self) {
+        if let Some(before) = self.execution.tracking.take().and_then(|tracking| tracking.before) {
+            self.track = before;
+        }
+    }
+}
+
+impl Tracking {
+    /// Takes the values of expressions from the only row of an answer to a connection with these capabilities, with text
+    /// in this encoding.
+    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities, encoding: Option<Encoding>) {
+        let packets: Vec<&[u8]> = packets(answer).collect();
+        let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
+        let mut values = rows.first().map(|row| TextRow::new(row));
+        let open = self.items.iter_mut().filter(|item| item.value.is_none());
+        for (item, column) in open.zip(columns) {
+            let column_type = ColumnDefinition::parse(column, capabilities).map(|column| column.column_type);
+            let value = values.as_mut().and_then(Iterator::next).and_then(Result::ok);
+            item.value = match (column_type, value) {
+                (Ok(column_type), Some(value)) => Some(given(column_type, value, encoding)),
+                _ => Some(Given::Other),
+            };
+        }
+        // Where the answer was too long for any value that fits.
+        for item in self.items.iter_mut().filter(|item| item.value.is_none()) {
+            item.value = Some(Given::Other);
+        }
+    }
+}
+
+fn given(column_type: ColumnType, value: Option<&[u8]>, encoding: Option<Encoding>) -> Given {
+    let Some(value) = value else { return Given::Null };
+    match column_type {
+        ColumnType::TINY
+        | ColumnType::SHORT
+        | ColumnType::INT24
+        | ColumnType::LONG
+        | ColumnType::LONGLONG => {
+            // MySQL (9.7) writes numbers in ASCII under every character set, MariaDB (10.11) does not: `-` is another
+            // word in its `filename`.
+            let digits = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+            let number = digits.or_else(|| encoding?.decode(value)?.parse().ok());
+            number.map_or(Given::Other, Given::Integer)
+        }
+        ColumnType::VARCHAR
+        | ColumnType::VAR_STRING
+        | ColumnType::STRING
+        | ColumnType::TINY_BLOB
+        | ColumnType::BLOB
+        | ColumnType::MEDIUM_BLOB
+        | ColumnType::LONG_BLOB => {
+            // What can't be read is no name of a variable.
+            let text = encoding.and_then(|encoding| encoding.decode(value));
+            Given::Text(text.unwrap_or_else(|| String::from_utf8_lossy(value).into_owned()))
+        }
+        _ => Given::Other,
+    }
+}
+
+/// The payloads of whole packets.
+fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let end = HEADER_LEN + Header::parse(rest)?.len;
+        let packet = rest.get(HEADER_LEN..end)?;
+        rest = rest.get(end..)?;
+        Some(packet)
+    })
+}
+
+const GTIDS: &str = "session_track_gtids";
+/// ER_VARIABLE_NOT_SETTABLE_IN_TRANSACTION.
+const NOT_IN_TRANSACTION: ServerError = ServerError { code: 1766, sqlstate: *b"HY000" };
+/// MySQL's error for a variable that is listed twice.
+const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };
+
+impl ServerConnection {
+    /// The server can't evaluate it. Its packet would have a sequence id that the client does not expect.
+    fn track_refused(
+        &self,
+        ctx: &mut Context,
+        session: &mut Session,
+        payload: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
+        let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
+        session.execution.ending = Ending::Err(err.code);
+        session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
+        if let Some(buffer) = ctx.out.buffer(session.socket) {
+            frame::packet(buffer, &mut 1, |out| err.write(out));
+        }
+        self.count_error(ctx, session, err.code, err.message);
+        Ok(())
+    }
+}
+
+impl Pools {
+    /// What a session sees that has set nothing.
+    pub(crate) fn track_defaults(&self, ctx: &Context, session: &Session) -> TrackPreferences {
+        TrackPreferences::of(if self.speaks_mariadb(ctx, session) { Family::MariaDb } else { Family::MySql })
+    }
+
+    /// Begins a COM_QUERY that sets such variables.
+    pub(crate) fn set_session_track(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
+        let text = session.command_text();
+        let Some(parts) = plain_set(text, &session.execution.plan.statement(), session.tracked.dialect)
+        else {
+            self.refuse(ctx, session, PLAIN_ONLY);
+            return Outcome::Answered;
+        };
+        let mut tracking = Tracking::default();
+        let mut rest: Vec<&[u8]> = Vec::new();
+        for part in &parts {
+            let is_virtual = !part.user_variable
+                && part.name.starts_with("session_track_")
+                && matches!(part.scope, Scope::Session | Scope::Unscoped);
+            if !is_virtual {
+                rest.push(&text[part.range.clone()]);
+                continue;
+            }
+            let expression = &text[part.value_range.clone()];
+            tracking.items.push(Item {
+                name: part.name.clone(),
+                expression: expression.to_vec(),
+                value: Given::of_literal(expression, session.tracked.dialect),
+            });
+        }
+        // What such code may have set at the server would pass for the session's later.
+        let mut own: Vec<String> = Vec::new();
+        if session.is_opaque() {
+            own.extend(tracking.items.iter().filter_map(|item| TrackPreferences::back_to_weirs(&item.name)));
+        }
+        rest.extend(own.iter().map(String::as_bytes));
+        tracking.rest = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
+        session.execution.tracking = Some(Box::new(tracking));
+        self.track_on(ctx, session)
+    }
+
+    /// The next question, or the end.
+    fn track_on(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
+        let Some(tracking) = session.execution.tracking.as_deref() else {
+            return Outcome::Answered;
+        };
+        let open: Vec<&[u8]> =
+            tracking.items.iter().filter(|item| item.value.is_none()).map(|item| &*item.expression).collect();
+        let question = if !open.is_empty() {
+            Some([b"SELECT ", &*open.join(&b", "[..])].concat())
+        } else if tracking.asked.is_none() {
+            let names = self.names_to_ask(ctx, session, tracking);
+            let list: Vec<String> = names.iter().map(|name| literal::text(name)).collect();
+            if let Some(tracking) = &mut session.execution.tracking {
+                tracking.asked = Some(names);
+            }
+            let text = format!("SHOW VARIABLES WHERE Variable_name IN ({})", list.join(", "));
+            (!list.is_empty()).then(|| text.into_bytes())
+        } else {
+            None
+        };
+        let Some(question) = question else { return self.track_done(ctx, session) };
+        let question = self.substituted(ctx, session, &question, false).unwrap_or(question);
+        let statement = weir_sql::scan(&question, session.tracked.dialect);
+        let plan = session.execution.plan;
+        session.execution.plan = plan.with_statement(CommandKind::Track, statement, false);
+        session.execution.tries.is_sent = false;
+        session.execution.text.rewritten = Some(question);
+        Outcome::Run
+    }
+
+    /// Names in the lists of which it matters whether they are variables, and this worker does not know it.
+    fn names_to_ask(&self, ctx: &Context, session: &Session, tracking: &Tracking) -> HashSet<String> {
+        let mut names = HashSet::new();
+        for item in &tracking.items {
+            let (SYSTEM_VARIABLES, Some(Given::Text(list))) = (item.name.as_str(), &item.value) else {
+                continue;
+            };
+            let mut seen = HashSet::new();
+            for name in TrackPreferences::questionable(list).take(NAMES_MAX) {
+                // MySQL keeps unknown names, and minds variables that are there twice.
+                let matters = self.speaks_mariadb(ctx, session) || !seen.insert(name.clone());
+                if matters && !ctx.learnt.variable_names.contains(&*name) {
+                    names.insert(name);
+                }
+            }
+        }
+        names
+    }
+
+    /// All is known: the client sees what it has asked for, or why not.
+    fn track_done(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
+        let Some(mut tracking) = session.execution.tracking.take() else {
+            return Outcome::Answered;
+        };
+        let mut preferences =
+            session.track.as_deref().cloned().unwrap_or_else(|| self.track_defaults(ctx, session));
+        // MySQL refuses this one there.
+        let sets_gtids =
+            !self.speaks_mariadb(ctx, session) && tracking.items.iter().any(|item| item.name == GTIDS);
+        if sets_gtids && session.pins.pins().contains(Pins::TRANSACTION) {
+            let message =
+                format!("The system variable {GTIDS} cannot be set when there is an ongoing transaction.");
+            self.reply_error(ctx, session, NOT_IN_TRANSACTION, &message);
+            return Outcome::Answered;
+        }
+        let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
+        let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
+            Some(value) => preferences.assign(&item.name, value, is_variable),
+            None => Err(BadTrackValue::WrongType(item.name.clone())),
+        });
+        if let Err(error) = assigned {
+            let code = match error {
+                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
+                BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
+                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
+                BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
+            };
+            self.reply_error(ctx, session, code, &error.to_string());
+            return Outcome::Answered;
+        }
+        let names = tracking.items.iter().map(|item| item.name.as_str());
+        let tracks = preferences.own_tracks(names);
+        let rest =
+            tracking.rest.take().map(|rest| self.substituted(ctx, session, &rest, false).unwrap_or(rest));
+        let before = session.track.replace(Box::new(preferences));
+        let Some(rest) = rest else {
+            session.diagnostics.row_count = 0;
+            session.reply_ok_with(ctx, &tracks);
+            return Outcome::Answered;
+        };
+        tracking.before = Some(before);
+        session.execution.tracking = Some(tracking);
+        let statement = weir_sql::scan(&rest, session.tracked.dialect);
+        let plan = session.execution.plan;
+        session.execution.plan = plan.with_statement(CommandKind::Query, statement, plan.is_read());
+        session.execution.tries.is_sent = false;
+        session.execution.text.rewritten = Some(rest);
+        Outcome::Run
+    }
+
+    /// A piece of the answer to one of the questions: nothing of it but an error is for the client.
+    pub(crate) fn take_track_reply(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        key: ConnectionKey,
+        step: Step,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let control = match step {
+            Step::Pass(_) => {
+                if let Some(tracking) = &mut session.execution.tracking
+                    && tracking.answer.len() + bytes.len() <= ANSWER_BYTES_MAX
+                {
+                    tracking.answer.extend_from_slice(bytes);
+                }
+                return Ok(());
+            }
+            Step::Control(control, _) => control,
+            Step::ColumnsEnd | Step::Done | Step::NeedMore => return Ok(()),
+        };
+        let payload = &bytes[HEADER_LEN..];
+        match control {
+            Control::Err => {
+                if let Some(refusal) = self.refusal(ctx, session, key, payload) {
+                    session.execution.reply.refusal = Some(refusal);
+                    return Ok(());
+                }
+                self.connections[key].track_refused(ctx, session, payload)
+            }
+            Control::ColumnCount => {
+                if let Some(tracking) = &mut session.execution.tracking {
+                    tracking.columns = payload.first().copied().map_or(0, usize::from);
+                    tracking.answer.clear();
+                }
+                Ok(())
+            }
+            Control::Ok | Control::ResultEnd => {
+                let ok =
+                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+                self.take_tracked(ctx, session, key, &ok)?;
+                session.take_status(ok.status, ctx.now);
+                session.execution.ending =
+                    Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+                Ok(())
+            }
+            Control::PrepareOk | Control::LocalInfile => Err(BrokenReply::UnexpectedPacket(0xFB)),
+        }
+    }
+
+    /// The server reports one of these variables: code that no SET of the session's shows has set it.
+    pub(crate) fn track_reported(&self, ctx: &Context, session: &mut Session, name: &str, value: &str) {
+        // What Weir puts back itself is no news.
+        if session.execution.tracking.is_some() {
+            return;
+        }
+        let defaults = self.track_defaults(ctx, session);
+        let preferences = session.track.get_or_insert_with(|| Box::new(defaults));
+        // The server has checked it.
+        let taken = preferences.assign(name, &Given::Text(value.to_owned()), |_| true);
+        debug_assert!(taken.is_ok(), "{name}: {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_in_the_character_set_of_the_answer() {
+        let text = |value: &[u8], charset| given(ColumnType::VAR_STRING, Some(value), Encoding::of(charset));
+        assert_eq!(text(b"a,b", "latin1"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"\0a\0,\0b", "utf16"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"a\0,\0b\0", "utf16le"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"a@002cb", "filename"), Given::Text("a,b".to_owned()));
+        let number = |value: &[u8], charset| given(ColumnType::LONGLONG, Some(value), Encoding::of(charset));
+        assert_eq!(number(b"-1", "utf32"), Given::Integer(-1));
+        assert_eq!(number(b"\0\0\0-\0\0\x001", "utf32"), Given::Integer(-1));
+        assert_eq!(number(b"@002d1", "filename"), Given::Integer(-1));
+        assert_eq!(given(ColumnType::LONGLONG, None, None), Given::Null);
+    }
+}

@@ -1,0 +1,229 @@
+//! A lease that is put aside: while a session has a connection that it must come back to, one sure read runs elsewhere.
+//!
+//! That is how `transaction_persistent = 0` and hostgroups with `multiplex = 0` let a query rule send single statements
+//! to another hostgroup. For the time of the read the session looks as if it had no lease and no pins, so that whatever
+//! happens to the other connection happens as to any other read's; [`Work::end_detour`] undoes that at its end.
+//!
+//! ```text
+//! Idle (lease A) ── step_aside ─► Waiting ─► Running (lease B; A aside) ─► Settling ── come_back ─► Idle (lease A)
+//! ```
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::rc::Rc;
+
+use weir_protocol::status::StatusFlags;
+use weir_session::pin::{PinBoard, Pins};
+use weir_session::state::State;
+use weir_sql::{Effects, Kind, Uses};
+
+use crate::plan::execution_plan::CommandKind;
+use crate::server::connection::Retained;
+use crate::session::session::Ending;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::statement::replies::LEASE_LOST;
+use crate::statement::work::Work;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+
+/// What belongs to the lease that is put aside.
+pub(crate) struct Detour {
+    /// None once the connection is lost; then nothing of the session was there.
+    lease: Option<ConnectionKey>,
+    pins: PinBoard,
+    retained: Retained,
+    state: Rc<State>,
+    stays_in: Option<u32>,
+    is_pinned_to_reader: bool,
+    has_own_insert_id: bool,
+    is_read_only: bool,
+    transaction_since: Nanos,
+}
+
+impl Work<'_> {
+    /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
+    pub(crate) fn end_detour(&mut self) {
+        let leaves_warnings = self.pools.leaves_warnings(self.ctx, self.session);
+        let session = &mut *self.session;
+        let Some(mut detour) = session.stay.detour.take() else { return };
+        let pins = session.pins.pins();
+        if session.diagnostics.retained.contains(Retained::WARNINGS) || !leaves_warnings {
+            detour.retained -= Retained::WARNINGS;
+        }
+        let has_rows = matches!(session.execution.ending, Ending::Ok { has_rows: true, .. });
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) || has_rows {
+            detour.retained -= Retained::FOUND_ROWS;
+        }
+        if let Some(other) = self.pools.detach(self.ctx, self.session) {
+            if pins.is_empty() {
+                // The session asks the lease from now on: what the other connection knows is fetched at once.
+                self.pools.fetch_retained(self.ctx, self.session, other);
+                self.pools.offer(self.ctx, other);
+                self.hear();
+            } else {
+                // A read does not do that.
+                tracing::warn!(session = self.session.id, pins = pins.words(), "a read left state behind");
+                self.pools.recycle(self.ctx, other, pins);
+            }
+        }
+        self.session.take_back(self.ctx, *detour);
+    }
+
+    /// The connection that was put aside is gone, and with it what pinned the session to it.
+    pub(crate) fn aside_lost(&mut self, endpoint: &str) {
+        let session = &mut *self.session;
+        let Some(detour) = &mut session.stay.detour else { return };
+        detour.lease = None;
+        let pins = detour.pins.pins();
+        if pins.is_empty() {
+            return;
+        }
+        if session.execution.reply.is_answering || matches!(session.phase, Phase::Settling) {
+            // The read does not suffer from it, and a part of its result is out.
+            let message = format!("Lost connection to {endpoint} while a read ran on another server");
+            return self.session.fail_next(LEASE_LOST, message);
+        }
+        let message = format!(
+            "Lost connection to {endpoint} while a read ran on another server, and with it: {}",
+            pins.words()
+        );
+        self.fail_session(LEASE_LOST, &message);
+    }
+}
+
+impl Session {
+    /// The pins of its own lease, which may be put aside.
+    pub(crate) fn pins_on_lease(&mut self) -> &mut PinBoard {
+        self.stay.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
+    }
+
+    /// Whether the lease can wait for its session: it has an open transaction, of which a user with
+    /// `transaction_persistent = 0` wants single statements to run elsewhere, or is only kept.
+    fn may_leave_lease(&self) -> bool {
+        let account = self.account.as_ref();
+        let pins = self.pins.pins();
+        let is_let_go = if pins.is_empty() {
+            self.stay.stays_in.is_some()
+        } else {
+            pins == Pins::TRANSACTION && account.is_some_and(|account| !account.user.transaction_persistent)
+        };
+        // With autocommit=0 the read would begin a transaction where it runs.
+        is_let_go && self.transaction.is_autocommit && self.stay.detour.is_none()
+    }
+
+    /// Whether the session's statement is surely without effect and asks for nothing that only a connection knows.
+    fn is_independent_read(&self) -> bool {
+        const OF_CONNECTION: Uses =
+            Uses::LAST_INSERT_ID.union(Uses::ROW_COUNT).union(Uses::FOUND_ROWS).union(Uses::DIAGNOSTICS);
+        let execution = &self.execution;
+        let has_own =
+            || self.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some());
+        execution.plan.is_read()
+            && !execution.plan.begins_read_only()
+            && !execution.text.wants_cursor
+            && !execution.plan.statement().multi
+            && execution.plan.statement().effects.is_empty()
+            && !execution.plan.statement().uses.intersects(OF_CONNECTION)
+            && match execution.plan.kind() {
+                CommandKind::Query => true,
+                CommandKind::Execute => !has_own(),
+                _ => false,
+            }
+            && self.input.upload.is_none()
+            && !self.transaction.is_next_read_only
+            // The client would be shown the other connection's; and two connections may know the session's diagnostics.
+            && self.track.is_none()
+            && self.diagnostics.retained_on.is_none()
+            && self.diagnostics.fetching == 0
+    }
+
+    /// The flags of the transaction that is put aside, for the replies meanwhile.
+    pub(crate) fn flags_aside(&self) -> StatusFlags {
+        let Some(detour) = &self.stay.detour else { return StatusFlags::empty() };
+        let mut flags = StatusFlags::empty();
+        flags.set(StatusFlags::IN_TRANS, detour.pins.pins().contains(Pins::TRANSACTION));
+        flags.set(StatusFlags::IN_TRANS_READONLY, detour.is_read_only);
+        flags
+    }
+
+    /// What holds the session, on the lease that it has and on the one put aside.
+    pub(crate) fn all_pins(&self) -> Pins {
+        self.stay.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
+    }
+
+    /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
+    /// written is not committed, and can't be seen elsewhere.
+    pub(crate) fn must_see(&self) -> Nanos {
+        if self.stay.detour.is_some() { self.writes.last_commit_at } else { self.writes.last_at }
+    }
+
+    /// Whether a statement that was answered in a transaction is one that can't have committed anything.
+    pub(crate) fn is_surely_uncommitted(&self) -> bool {
+        let statement = self.execution.plan.statement();
+        let is_plain = matches!(
+            statement.kind,
+            Kind::Select | Kind::With | Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete
+        );
+        is_plain
+            && !statement.multi
+            && self.input.upload.is_none()
+            && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+            && self.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
+
+impl Session {
+    fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
+        self.lease = detour.lease;
+        self.pins = detour.pins;
+        self.diagnostics.retained = detour.retained;
+        self.stay.stays_in = detour.stays_in;
+        self.is_pinned_to_reader = detour.is_pinned_to_reader;
+        self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
+        self.transaction.is_read_only = detour.is_read_only;
+        self.transaction.since = detour.transaction_since;
+        self.transaction.is_autocommit = true; // else it would not have stepped aside
+        // What was different on the other connection was a part of the state that it had there.
+        self.tracked.suits = None;
+        if !Rc::ptr_eq(&self.tracked.state, &detour.state) {
+            self.set_state(ctx, detour.state);
+        }
+    }
+
+    /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
+    pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
+        let Some(detour) = self.stay.detour.take() else { return false };
+        self.take_back(ctx, *detour);
+        self.lease.is_some()
+    }
+}
+
+impl Pools {
+    /// Puts the lease aside if the session's statement is a sure read that a rule or a hint sends to another hostgroup,
+    /// and needs nothing that only the lease has. In doubt it stays.
+    pub(crate) fn begin_detour(&self, session: &mut Session, lease: ConnectionKey) -> bool {
+        let leads_away = session
+            .execution
+            .plan
+            .decision()
+            .hostgroup
+            .is_some_and(|hostgroup| !self.is_member(lease, hostgroup));
+        if !leads_away || !session.may_leave_lease() || !session.is_independent_read() {
+            return false;
+        }
+        session.lease = None;
+        session.stay.detour = Some(Box::new(Detour {
+            lease: Some(lease),
+            pins: std::mem::take(&mut session.pins),
+            retained: std::mem::take(&mut session.diagnostics.retained),
+            state: session.tracked.state.clone(),
+            stays_in: session.stay.stays_in.take(),
+            is_pinned_to_reader: session.is_pinned_to_reader,
+            has_own_insert_id: session.diagnostics.has_own_insert_id,
+            is_read_only: session.transaction.is_read_only,
+            transaction_since: session.transaction.since,
+        }));
+        true
+    }
+}

@@ -1,0 +1,611 @@
+//! Diagnostics of a session that only its last connection knows (warnings, LAST_INSERT_ID(), FOUND_ROWS()).
+//!
+//! They do not pin the session: the idle connection is marked, and whoever takes it first has them fetched into
+//! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
+//! nothing is lost when somebody does.
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::ErrPacket;
+use weir_protocol::response::Step;
+use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
+use weir_sql::{Effects, Kind, Uses};
+
+use crate::plan::execution_plan::CommandKind;
+use crate::pool::turns::News;
+use crate::server::connection::Asked;
+use crate::server::connection::Expected;
+use crate::server::connection::Fetch;
+use crate::server::connection::Retained;
+use crate::server::connection::RetainedFor;
+use crate::session::session::Phase;
+use crate::session::session::SavedWarnings;
+use crate::session::session::Session;
+use crate::statement::work::Work;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+
+/// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
+const WARNINGS_BYTES_MAX: usize = 128 << 10;
+
+impl Pools {
+    /// The lease is about to be released: what only it knows is marked on it.
+    pub(crate) fn mark_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
+        if session.diagnostics.retained.is_empty() {
+            return;
+        }
+        if let Some(other) = session.diagnostics.retained_on
+            && other != key
+        {
+            // Two connections know something: the older one is asked now.
+            self.fetch_retained(ctx, session, other);
+        }
+        if session.diagnostics.retained.is_empty() {
+            return;
+        }
+        session.diagnostics.retained_on = Some(key);
+        let mark =
+            RetainedFor { session: session.key, socket: session.socket, what: session.diagnostics.retained };
+        self.connections[key].traces.retained_for = Some(mark);
+    }
+
+    /// The session wants back what it has on a connection.
+    pub(crate) fn fetch_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
+        let Some(asked) = self.ask_for_retained(ctx, key, None) else { return };
+        if asked.socket == session.socket {
+            session.diagnostics.note_asked(&asked);
+        } else {
+            self.news.push_back(News::Asked(asked));
+        }
+    }
+
+    /// An idle connection is taken for something else: what it knows of a session is asked for first.
+    pub(crate) fn tell_of_retained(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        if let Some(asked) = self.ask_for_retained(ctx, key, None) {
+            self.news.push_back(News::Asked(asked));
+        }
+    }
+
+    /// A session takes an idle connection: diagnostics of another session on it are asked for first.
+    pub(crate) fn take_over_retained(&mut self, ctx: &mut Context, taker: &mut Session, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        taker.diagnostics.has_own_insert_id =
+            connection.known.insert_id == Some(taker.diagnostics.last_insert_id);
+        let Some(mark) = connection.traces.retained_for else { return };
+        if mark.socket == taker.socket {
+            connection.traces.retained_for = None;
+            taker.diagnostics.retained_on = None;
+            taker.diagnostics.has_own_insert_id |= mark.what.contains(Retained::INSERT_ID);
+            return;
+        }
+        let id = taker.id_to_give(ctx);
+        let Some(asked) = self.ask_for_retained(ctx, key, id) else { return };
+        taker.diagnostics.has_own_insert_id |= asked.gives_id;
+        self.news.push_back(News::Asked(asked));
+    }
+
+    /// Asks a connection for what it knows of a session, and forgets that it does; none if there is nothing. `id` is
+    /// LAST_INSERT_ID() of the session that gets the connection, if its statement needs that.
+    fn ask_for_retained(&mut self, ctx: &mut Context, key: ConnectionKey, id: Option<u64>) -> Option<Asked> {
+        let connection = &mut self.connections[key];
+        let RetainedFor { session, socket, what } = connection.traces.retained_for.take()?;
+        let mut asked = Asked { session, socket, what, answers: 0, gives_id: false };
+        let mut fetch = |what: Retained, text: &[u8], gives_id: bool| {
+            connection.send_query(ctx, text);
+            let encoding = connection.results_on();
+            let fetch =
+                Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, encoding, gives_id };
+            connection.expect(ctx, Expected::Fetch(fetch));
+            asked.answers += 1;
+        };
+        // SHOW WARNINGS leaves the other two alone.
+        if what.contains(Retained::WARNINGS) {
+            fetch(Retained::WARNINGS, b"SHOW WARNINGS", false);
+        }
+        let mut numbers = what - Retained::WARNINGS;
+        if numbers.contains(Retained::UNASKED) {
+            numbers -= Retained::FOUND_ROWS | Retained::UNASKED;
+        }
+        if !numbers.is_empty() {
+            // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
+            let rows = if numbers.contains(Retained::FOUND_ROWS) { "FOUND_ROWS()" } else { "0" };
+            // As binary strings: results may be in a character set that does not write digits as ASCII does.
+            let text = format!(
+                "SELECT CAST(CONVERT(LAST_INSERT_ID() USING latin1) AS BINARY), \
+                 CAST(CONVERT({rows} USING latin1) AS BINARY)"
+            );
+            match id {
+                None => fetch(numbers, text.as_bytes(), false),
+                Some(id) => {
+                    // Columns are evaluated from left to right (MariaDB 10.11, MySQL 9): one statement asks for the
+                    // one session's id and gives the other one's to the connection.
+                    fetch(numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
+                    connection.known.insert_id = Some(id);
+                    asked.gives_id = true;
+                }
+            }
+        }
+        Some(asked)
+    }
+
+    /// A connection goes: what it knew is lost.
+    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        for expected in std::mem::take(&mut connection.replies.expected) {
+            self.servers[connection.server].running -= u32::from(expected.is_statement());
+            if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
+                self.news.push_back(News::AnswerLost { session, socket, what });
+            }
+        }
+        if let Some(RetainedFor { session, socket, what }) = connection.traces.retained_for.take() {
+            self.news.push_back(News::Lost { session, socket, what });
+        }
+    }
+}
+
+impl Work<'_> {
+    /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
+    /// the statement that needs it is under way already.
+    pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        let connection = &mut self.pools.connections[key];
+        let Some(Expected::Fetch(fetch)) = connection.replies.expected.front() else { return };
+        let (owner, gives_id) = (fetch.socket, fetch.gives_id);
+        if owner == self.session.socket {
+            return self.pools.saving_refused(self.ctx, self.session, key, error, text);
+        }
+        if !gives_id {
+            return;
+        }
+        connection.known.insert_id = None;
+        self.session.diagnostics.has_own_insert_id = false;
+        if self.session.execution.tries.is_sent {
+            self.insert_id_refused(key, error, text);
+        }
+    }
+
+    /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
+    pub(crate) fn save_diagnostics(&mut self, key: ConnectionKey) {
+        let session = &mut *self.session;
+        self.pools.mark_retained(self.ctx, session, key);
+        self.pools.fetch_retained(self.ctx, session, key);
+    }
+
+    /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
+    pub(crate) fn saves_first(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
+        let ends = match session.execution.plan.kind() {
+            // It stays over a reset, behind which the connection does not know it.
+            CommandKind::Reset => Retained::FOUND_ROWS,
+            // A query of Weir's own.
+            CommandKind::Track => Retained::FOUND_ROWS | Retained::WARNINGS | Retained::INSERT_ID,
+            // What ends the conditions is a query itself.
+            _ if self.pools.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
+            _ => return false,
+        };
+        if !session.diagnostics.retained.intersects(ends) {
+            return false;
+        }
+        self.save_diagnostics(key);
+        // A number for which hardly anybody asks is not fetched but given up.
+        !self.pools.connections[key].replies.expected.is_empty()
+    }
+
+    /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
+    pub(crate) fn waits_for_retained(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
+        if session.diagnostics.retained_on.is_none() && session.diagnostics.fetching == 0 {
+            return false;
+        }
+        let mut needed = Retained::empty();
+        needed.set(Retained::INSERT_ID, self.session.needs_insert_id(self.ctx));
+        needed.set(Retained::FOUND_ROWS, self.pools.needs_found_rows(self.ctx, self.session));
+        needed.set(Retained::WARNINGS, session.executes_question());
+        if needed.is_empty() {
+            return false;
+        }
+        if let Some(retained_on) = session.diagnostics.retained_on
+            && retained_on != key
+            && session.diagnostics.retained.intersects(needed)
+        {
+            self.pools.fetch_retained(self.ctx, self.session, retained_on);
+        }
+        self.session.diagnostics.fetching > 0
+    }
+
+    /// The session's statement asks for diagnostics, and not the lease where it will run knows them but a connection
+    /// that the session had before: they are fetched first, and then the statement is begun again.
+    pub(crate) fn fetches_from_elsewhere(&mut self) -> bool {
+        let session = &*self.session;
+        let uses = session.execution.plan.statement().uses;
+        let mut wanted = Retained::empty();
+        wanted.set(Retained::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
+        wanted.set(Retained::FOUND_ROWS, uses.contains(Uses::FOUND_ROWS));
+        let Some(retained_on) = session
+            .diagnostics
+            .retained_on
+            .filter(|retained_on| session.lease.is_some_and(|lease| lease != *retained_on))
+        else {
+            return false;
+        };
+        if !self.pools.connections[retained_on]
+            .traces
+            .retained_for
+            .is_some_and(|mark| mark.what.intersects(wanted))
+        {
+            return false;
+        }
+        self.pools.fetch_retained(self.ctx, self.session, retained_on);
+        self.session.begin_again(self.ctx);
+        true
+    }
+}
+
+impl Worker {
+    /// Fetched diagnostics have come.
+    pub(crate) fn fetched(&mut self, key: ConnectionKey, fetch: Fetch) {
+        if self.sessions.is(fetch.session, fetch.socket) {
+            self.ctx.out.pause(fetch.socket, false);
+            let session = &mut self.sessions[fetch.session];
+            session.diagnostics.fetching -= 1;
+            if fetch.what.contains(Retained::WARNINGS) {
+                let mut packets = if fetch.has_rows() { fetch.bytes } else { Vec::new() };
+                packets.shrink_to_fit();
+                session.diagnostics.saved_warnings =
+                    Some(Box::new(SavedWarnings { packets, encoding: fetch.encoding }));
+            } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
+                if fetch.what.contains(Retained::INSERT_ID) {
+                    session.diagnostics.last_insert_id = insert_id;
+                    session.diagnostics.is_insert_id_lost = false;
+                    if let Some(lease) = session.lease {
+                        session.diagnostics.has_own_insert_id =
+                            self.pools.connections[lease].known.insert_id == Some(insert_id);
+                    }
+                    // The taker's own id may have been set behind the question already.
+                    self.pools.connections[key].known.insert_id.get_or_insert(insert_id);
+                }
+                if fetch.what.contains(Retained::FOUND_ROWS) {
+                    session.diagnostics.found_rows = Some(found_rows);
+                }
+            } else {
+                session.diagnostics.is_insert_id_lost |= fetch.what.contains(Retained::INSERT_ID);
+                if fetch.what.contains(Retained::FOUND_ROWS) {
+                    session.diagnostics.found_rows = None;
+                }
+            }
+            self.ctx.runnable.push_back((fetch.session, fetch.socket));
+        }
+        self.go_on(key);
+    }
+}
+
+impl Work<'_> {
+    /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
+    pub(crate) fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
+        let execution = &session.execution;
+        let asks = |uses| {
+            execution.plan.statement().uses.contains(uses)
+                && !execution.plan.statement().multi
+                && execution.plan.kind() != CommandKind::Prepare
+        };
+        let message = if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
+            "LAST_INSERT_ID() is lost: the connection that knew it is gone"
+        } else if asks(Uses::FOUND_ROWS)
+            && session.diagnostics.found_rows.is_none()
+            && !self.pools.has_own_found_rows(self.session, key)
+        {
+            "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
+             that may have run a query or not"
+        } else if session.asks_for_copied_conditions() && !self.pools.has_own_conditions(self.session, key) {
+            "another session has used the connection: ask for warnings in a statement that is not prepared"
+        } else if self.pools.connections[key].known.asks_for_lost_row_count(self.session) {
+            "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
+        } else {
+            return false;
+        };
+        if session.input.upload.is_some() {
+            self.fail_session(error::UNKNOWN_ERROR, message);
+        } else {
+            self.pools.refuse(self.ctx, self.session, message);
+            self.answered_here();
+            self.pools.release_if_free(self.ctx, self.session);
+        }
+        true
+    }
+}
+
+impl Session {
+    /// The LAST_INSERT_ID() that its statement needs on the connection that it takes, if it needs it and it is known.
+    fn id_to_give(&self, ctx: &Context) -> Option<u64> {
+        let is_elsewhere =
+            self.diagnostics.fetching > 0 || self.diagnostics.retained.contains(Retained::INSERT_ID);
+        let needs = self.needs_insert_id(ctx) && !self.diagnostics.has_own_insert_id;
+        (needs && !is_elsewhere && !self.diagnostics.is_insert_id_lost)
+            .then_some(self.diagnostics.last_insert_id)
+    }
+}
+
+impl Fetch {
+    /// Whether all the rows are there: too many are not kept, and the server may have refused to show them.
+    fn has_rows(&self) -> bool {
+        !self.is_too_long && self.bytes.get(HEADER_LEN) != Some(&ErrPacket::HEADER)
+    }
+
+    /// Takes a piece of the reply.
+    pub(crate) fn take(&mut self, step: Step, bytes: &[u8]) {
+        let wanted = self.what.contains(Retained::WARNINGS) || matches!(step, Step::Pass(_));
+        if wanted && self.bytes.len() + bytes.len() <= WARNINGS_BYTES_MAX {
+            self.bytes.extend_from_slice(bytes);
+        } else if wanted {
+            self.is_too_long = true;
+        }
+    }
+}
+
+/// The two numbers of the last row among these packets.
+fn last_numbers(bytes: &[u8]) -> Option<(u64, u64)> {
+    let mut rest = bytes;
+    let mut row = None;
+    while let Some(header) = Header::parse(rest) {
+        let end = HEADER_LEN + header.len;
+        row = rest.get(HEADER_LEN..end);
+        rest = rest.get(end..)?;
+    }
+    let mut reader = Reader::new(row?);
+    let mut number = || std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok();
+    Some((number()?, number()?))
+}
+
+impl Session {
+    /// Whether LAST_INSERT_ID() must be the session's where its statement runs.
+    pub(crate) fn needs_insert_id(&self, ctx: &Context) -> bool {
+        let may_ask = ctx.snapshot.variables.reset_after_hidden_code
+            && self.execution.plan.statement().hidden_code
+            && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
+        may_ask || self.depends_on_insert_id()
+    }
+
+    /// A session's lease is gone, and with it what only the lease knew.
+    pub(crate) fn lose_lease(&mut self) {
+        self.lease = None;
+        self.forget_questions();
+        if self.diagnostics.retained_on.is_none() {
+            self.diagnostics.lose(self.diagnostics.retained);
+            self.diagnostics.retained = Retained::empty();
+        }
+    }
+}
+
+impl Session {
+    /// Whether statements of this kind leave older warnings where they are (MariaDB 10.11).
+    pub(crate) fn kind_leaves_warnings(&self) -> bool {
+        match self.execution.plan.statement().kind {
+            Kind::Empty
+            | Kind::Use
+            | Kind::SetTransaction
+            | Kind::SetRole
+            | Kind::Begin
+            | Kind::StartTransactionReadOnly
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::RollbackTo
+            | Kind::Savepoint
+            | Kind::ReleaseSavepoint
+            | Kind::UnlockTables
+            | Kind::Deallocate
+            | Kind::Kill
+            | Kind::XaStart
+            | Kind::XaEnd
+            | Kind::XaPrepare
+            | Kind::XaCommit
+            | Kind::XaRollback
+            | Kind::XaRecover
+            | Kind::RenameUser
+            | Kind::SetPassword
+            | Kind::Help
+            | Kind::Flush
+            | Kind::BackupStage => true,
+            Kind::Select
+            | Kind::With
+            | Kind::Values
+            | Kind::Do
+            | Kind::Set
+            | Kind::SetStatement
+            | Kind::Explain => !self.may_use_tables(),
+            Kind::Create
+            | Kind::CreateRoutine
+            | Kind::Alter
+            | Kind::Drop
+            | Kind::Grant
+            | Kind::Revoke
+            | Kind::Show
+            | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(), self.tracked.dialect),
+            // Who knows what they run; the connection has the answer.
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the session's statement may use a table.
+    fn may_use_tables(&self) -> bool {
+        weir_sql::may_use_tables(self.statement_text(), self.tracked.dialect)
+    }
+
+    /// The text of the session's statement, also of one that was prepared.
+    pub(crate) fn statement_text(&self) -> &[u8] {
+        match &self.execution.text.prepared {
+            Some(prepared) => prepared.text(),
+            None => self.command_text(),
+        }
+    }
+}
+
+impl Pools {
+    /// What the reply tells about the diagnostics that a statement has left.
+    pub(crate) fn note_retained(
+        &mut self,
+        ctx: &Context,
+        session: &mut Session,
+        insert_id: u64,
+        warnings: u16,
+        has_rows: bool,
+    ) {
+        let statement = session.execution.plan.statement();
+        let is_hidden = session.runs_several() || statement.effects.contains(Effects::ROUTINE);
+        // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
+        // rows has none.
+        let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
+        if insert_id != 0 || has_hidden_id || statement.assigns_insert_id {
+            session.diagnostics.is_insert_id_lost = false;
+        }
+        let is_assigned = statement.assigns_insert_id;
+        if insert_id != 0 || has_hidden_id || is_hidden || is_assigned {
+            self.retain_insert_id(session);
+        }
+        // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
+        let has_warned = warnings > 0 || session.execution.reply.has_warned;
+        if has_warned && session.execution.plan.kind() != CommandKind::InitDb {
+            self.retain_warnings(session);
+        } else if self.has_asked_conditions_away(ctx, session) {
+            self.drop_outdated(session, Retained::WARNINGS);
+            session.diagnostics.saved_warnings = None;
+        }
+    }
+
+    /// Whether the session's statement has asked for `@@warning_count` or `@@error_count`, and so ended what they count, as
+    /// every statement of MySQL (9.7) does but those that show it.
+    fn has_asked_conditions_away(&self, ctx: &Context, session: &Session) -> bool {
+        let execution = &session.execution;
+        execution.plan.statement().uses.contains(Uses::DIAGNOSTICS)
+            && matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
+            && !matches!(
+                execution.plan.statement().kind,
+                Kind::ShowWarnings
+                    | Kind::ShowErrors
+                    | Kind::ShowCountWarnings
+                    | Kind::ShowCountErrors
+                    | Kind::GetDiagnostics
+            )
+            && !self.speaks_mariadb(ctx, session)
+    }
+
+    /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
+    /// older one.
+    pub(crate) fn retain_insert_id(&mut self, session: &mut Session) {
+        if !session.diagnostics.is_insert_id_lost {
+            self.retain_anew(session, Retained::INSERT_ID);
+        }
+        if let Some(lease) = session.lease {
+            self.connections[lease].known.insert_id = None;
+        }
+    }
+
+    /// Only the lease knows the session's warnings, or its error.
+    pub(crate) fn retain_warnings(&mut self, session: &mut Session) {
+        self.retain_anew(session, Retained::WARNINGS);
+        session.diagnostics.saved_warnings = None;
+    }
+
+    /// The lease has something new: what an older connection knows of the kind is outdated.
+    pub(crate) fn retain_anew(&mut self, session: &mut Session, what: Retained) {
+        self.drop_outdated(session, what);
+        session.diagnostics.retained |= what;
+    }
+
+    /// Nothing of the kind is wanted any more.
+    pub(crate) fn drop_outdated(&mut self, session: &mut Session, what: Retained) {
+        let what = if what.contains(Retained::FOUND_ROWS) { what | Retained::UNASKED } else { what };
+        session.diagnostics.retained -= what;
+        let Some(retained_on) = session.diagnostics.retained_on else { return };
+        if let Some(mark) = &mut self.connections[retained_on].traces.retained_for {
+            mark.what -= what;
+            if mark.what.is_empty() {
+                self.connections[retained_on].traces.retained_for = None;
+                session.diagnostics.retained_on = None;
+            }
+        }
+    }
+
+    /// A new statement begins: warnings of the one before are over, unless it asks for them or leaves them alone.
+    pub(crate) fn outdate_warnings(&mut self, ctx: &Context, session: &mut Session) {
+        if !session.diagnostics.retained.contains(Retained::WARNINGS)
+            && session.diagnostics.saved_warnings.is_none()
+        {
+            return;
+        }
+        if !self.leaves_warnings(ctx, session) {
+            self.drop_outdated(session, Retained::WARNINGS);
+            session.diagnostics.saved_warnings = None;
+        }
+    }
+
+    /// The session's statement is about to run on this connection. Where that may end older warnings or not, as several in one
+    /// text and code may, and others have used the connection since, nobody knows them behind it.
+    pub(crate) fn lose_warnings_behind_code(&mut self, session: &mut Session, key: ConnectionKey) {
+        let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
+            || session.diagnostics.saved_warnings.is_some();
+        let runs_code = matches!(
+            session.execution.plan.statement().kind,
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
+        );
+        let may_end =
+            session.execution.plan.kind() != CommandKind::Prepare && (session.runs_several() || runs_code);
+        if has_some && may_end && !self.has_own_conditions(session, key) {
+            self.drop_outdated(session, Retained::WARNINGS);
+            session.diagnostics.saved_warnings = Some(Box::default());
+        }
+    }
+
+    /// Whether the session's statement leaves older warnings where they are, as those do on MariaDB (10.11) that use
+    /// no table and raise none.
+    pub(crate) fn leaves_warnings(&self, ctx: &Context, session: &Session) -> bool {
+        let statement = session.execution.plan.statement();
+        if session.runs_several() {
+            // Not if one of them changes rows. Else the connection has the answer.
+            let kinds = || weir_sql::kinds(session.statement_text(), session.tracked.dialect);
+            return self.speaks_mariadb(ctx, session) && !kinds().into_iter().any(Kind::may_run_triggers);
+        }
+        if (session.execution.plan.kind().is_harmless()
+            && !matches!(session.execution.plan.kind(), CommandKind::Prepare | CommandKind::FieldList))
+            || session.execution.plan.kind() == CommandKind::InitDb
+            || statement.uses.intersects(Uses::DIAGNOSTICS)
+        {
+            return true;
+        }
+        // MySQL (9.7) clears them at every other statement.
+        session.kind_leaves_warnings() && self.speaks_mariadb(ctx, session)
+    }
+
+    /// The same on the holder's own lease. In a transaction it may be Galera's 1213, which was meant for the client: for
+    /// the statement that is about to be sent, else for the next one.
+    fn saving_refused(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        key: ConnectionKey,
+        error: ServerError,
+        text: &str,
+    ) {
+        if error.code != error::LOCK_DEADLOCK.code || !session.pins.pins().contains(Pins::TRANSACTION) {
+            return;
+        }
+        if matches!(session.phase, Phase::Running) && !session.execution.tries.is_sent {
+            return self.refused_in_front(ctx, session, key, error, text);
+        }
+        session.farewell.owed_error = Some(Box::new((error, text.into())));
+    }
+
+    /// The session does not need its kept diagnostics any more.
+    pub(crate) fn forget_retained(&mut self, session: &mut Session) {
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
+            session.diagnostics.found_rows = None;
+        }
+        session.diagnostics.retained = Retained::empty();
+        if let Some(retained_on) = session.diagnostics.retained_on.take() {
+            self.connections[retained_on].traces.retained_for = None;
+        }
+    }
+}

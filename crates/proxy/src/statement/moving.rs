@@ -1,0 +1,400 @@
+//! Sessions that leave their server with what they have there: when it has no part in their hostgroup any more, or is to
+//! have none (a switchover, a drain, a failover).
+//!
+//! What lives on the connection is read between two statements, while no command of the session's is taken up, and set on
+//! the connection that its next statement gets, in front of that. So it is in one place at a time: nothing can run on the
+//! old connection after the reading, and nothing on the new one before the setting. What can't be read whole, or the
+//! server will not take back, stays where it is.
+//!
+//! ```text
+//! Idle (pinned) ── moves_away ─► Settling: names? values? are the literals read? ── leave ─► Idle (carried, no lease)
+//!       ▲                          │ an obstacle                                               │ the next statement
+//!       └──────── stay ────────────┘              Running (pinned) ◄── carried_set ── set_carried
+//! ```
+//!
+//! Where a routine has run, which may have done anything, the connection is asked before whether it has left something
+//! else than variables.
+
+use std::sync::Arc;
+
+use weir_protocol::error::ServerError;
+use weir_protocol::ok::OkPacket;
+use weir_protocol::status::StatusFlags;
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::pin::Pins;
+use weir_session::remains;
+use weir_session::user_variables::{
+    self, NAMES_ON_MARIADB, NAMES_ON_MYSQL, Obstacle, Question, UserVariables,
+};
+
+use crate::pool::pools::Pools;
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::server::connection::HiddenCode;
+use crate::server::connection::ServerConnection;
+use crate::session::session::Phase;
+use crate::session::session::Session;
+use crate::statement::recovery::rejected::is_wsrep_refusal;
+use crate::worker::context::Context;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::SessionKey;
+use weir_topology::SessionVariables;
+use weir_topology::session_variables::{NULL, SEPARATOR};
+
+use crate::pool::identity::IDENTITY_CAPABILITIES;
+use crate::statement::work::Work;
+use crate::worker::Worker;
+
+/// Where a session stands with that.
+pub(crate) enum Moving {
+    /// Its connection is asked.
+    Asking(Asking),
+    /// It has left its connection.
+    Carried(Carried),
+    /// It has to stay, for this reason.
+    Stays(String),
+}
+
+/// What a connection is asked.
+pub(crate) struct Asking {
+    names: Vec<Vec<u8>>,
+    step: Step,
+    /// An error of the server's.
+    refusal: Option<String>,
+}
+
+enum Step {
+    /// Has a routine left locks, or a role?
+    Locks,
+    /// Has it made something else that can't be told?
+    Made,
+    /// Has it set variables that were not reported?
+    Unreported(Arc<SessionVariables>),
+    Names,
+    Values(Question),
+    /// The literals are read by the server, and nothing is set.
+    Rehearsal(UserVariables),
+}
+
+/// What a session takes along.
+pub(crate) struct Carried {
+    /// The statement that sets it.
+    set: Vec<u8>,
+    names: Vec<Vec<u8>>,
+    /// Where the connection was; none: where the session is at home.
+    hostgroup: Option<u32>,
+}
+
+impl Session {
+    /// What it has on no connection.
+    pub(crate) fn carried(&self) -> Option<&Carried> {
+        match self.moving.as_deref() {
+            Some(Moving::Carried(carried)) => Some(carried),
+            _ => None,
+        }
+    }
+
+    /// Why it can't leave its server.
+    pub(crate) fn obstacle(&self) -> Option<&str> {
+        match self.moving.as_deref() {
+            Some(Moving::Stays(obstacle)) => Some(obstacle),
+            _ => None,
+        }
+    }
+
+    /// The obstacle was that of another connection, or of other values.
+    pub(crate) fn forget_obstacle(&mut self) {
+        if matches!(self.moving.as_deref(), Some(Moving::Stays(_))) {
+            self.moving = None;
+        }
+    }
+
+    /// The connection is gone that was asked.
+    pub(crate) fn forget_questions(&mut self) {
+        if matches!(self.moving.as_deref(), Some(Moving::Asking(_))) {
+            self.moving = None;
+        }
+    }
+
+    /// A session that is held by what it has goes with its statements where it is held, whatever the rules say: so does
+    /// one that carries it.
+    pub(crate) fn go_where_it_was(&mut self) {
+        let Some(carried) = self.carried() else { return };
+        let hostgroup = carried.hostgroup.unwrap_or(self.home_hostgroup());
+        self.execution.hostgroup = hostgroup;
+        self.execution.writer_only = true;
+        self.execution.only_server = None;
+    }
+}
+
+impl Worker {
+    /// Has idle sessions leave servers that have no part in their hostgroups any more.
+    pub(crate) fn move_sessions(&mut self) {
+        let holders = self.pools.connections.iter().filter_map(|(_, connection)| connection.holder);
+        let idle: Vec<SessionKey> =
+            holders.filter(|key| matches!(self.sessions[*key].phase, Phase::Idle)).collect();
+        for key in idle {
+            self.work(key).moves_away();
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Begins to read what an idle session has on its connection, if that is to be left. True if it has begun: the
+    /// session's next command waits.
+    pub(crate) fn moves_away(&mut self) -> bool {
+        let session = &*self.session;
+        let pins = session.pins.pins();
+        let Some(lease) = session.lease.filter(|_| !pins.is_empty() && Pins::MOVABLE.contains(pins)) else {
+            return false;
+        };
+        if !self.pools.is_left(lease) {
+            return false;
+        }
+        let session = &*self.session;
+        let connection = &self.pools.connections[lease];
+        let is_quiet = connection.replies.expected.is_empty()
+            && connection.kills_pending == 0
+            && connection.discard_reason.is_none();
+        let is_whole = session.stay.detour.is_none()
+            && session.moving.is_none()
+            && session.diagnostics.fetching == 0
+            && session.farewell.owed_error.is_none()
+            && !session.transaction.is_next_read_only;
+        if !matches!(session.phase, Phase::Idle) || !is_quiet || !is_whole {
+            return false;
+        }
+        if !session.diagnostics.retained.is_empty() {
+            // The questions end it there.
+            self.save_diagnostics(lease);
+        }
+        self.session.phase = Phase::Settling;
+        self.pools.connections[lease].settling.bytes.clear();
+        if pins.contains(Pins::ROUTINE) {
+            let is_mariadb = self.pools.connections[lease].access.greeted.is_mariadb;
+            let text = if is_mariadb { remains::LOCKS_ON_MARIADB } else { remains::LOCKS_ON_MYSQL };
+            self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Locks);
+        } else {
+            self.ask_for_names(lease);
+        }
+        true
+    }
+}
+
+impl Pools {
+    /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
+    fn is_left(&self, lease: ConnectionKey) -> bool {
+        let connection = &self.connections[lease];
+        let server = &self.servers[connection.server].server;
+        self.groups.contains_key(&connection.hostgroup)
+            && !self.is_member(lease, connection.hostgroup)
+            && !server.is_gone
+            && !server.is_silent
+    }
+}
+
+impl Work<'_> {
+    fn ask_for_unreported(&mut self, lease: ConnectionKey) {
+        let server = self.pools.connections[lease].server;
+        let Some(variables) = self.pools.servers[server].server.shared.session_variables() else {
+            return self.stay("the monitor does not know yet which session variables its server has");
+        };
+        let text = variables.session_question().to_owned();
+        self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Unreported(variables));
+    }
+
+    fn ask_for_names(&mut self, lease: ConnectionKey) {
+        let session = &*self.session;
+        let connection = &self.pools.connections[lease];
+        // Code that no text shows may have set others.
+        let has_hidden = connection.traces.hidden_code_of != HiddenCode::None
+            || session.pins.pins().contains(Pins::ROUTINE);
+        let is_told = !has_hidden && !connection.access.greeted.is_mariadb;
+        let told = session.pins.variables().filter(|_| is_told).map(<[_]>::to_vec);
+        if let Some(names) = told {
+            return self.ask_for_values(lease, names);
+        }
+        let text = if connection.access.greeted.is_mariadb { NAMES_ON_MARIADB } else { NAMES_ON_MYSQL };
+        self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Names);
+    }
+
+    fn ask_for_values(&mut self, lease: ConnectionKey, names: Vec<Vec<u8>>) {
+        let session = &*self.session;
+        if !session.tracked.is_text_certain {
+            return self.stay(&Obstacle::Name.to_string());
+        }
+        if names.is_empty() && session.pins.pins().contains(Pins::USER_VARIABLE) {
+            return self.stay(&Obstacle::Hidden.to_string());
+        }
+        if names.is_empty() {
+            return self.leave(lease, names, &UserVariables::default());
+        }
+        match Question::about(&names, session.tracked.dialect.lead_bytes) {
+            Ok(question) => {
+                let text = question.text();
+                self.ask_about_move(lease, &text, names, Step::Values(question));
+            }
+            Err(obstacle) => self.stay(&obstacle.to_string()),
+        }
+    }
+
+    fn ask_about_move(&mut self, lease: ConnectionKey, text: &[u8], names: Vec<Vec<u8>>, step: Step) {
+        self.session.moving = Some(Box::new(Moving::Asking(Asking { names, step, refusal: None })));
+        self.pools.connections[lease].send_query(self.ctx, text);
+        // Some have several rows.
+        self.pools.connections[lease].known.found_rows = None;
+        self.pools.connections[lease].expect(self.ctx, Expected::Moving);
+    }
+
+    /// The server does not answer a question.
+    pub(crate) fn moving_refused(&mut self, code: u16, text: &str) {
+        if let Some(Moving::Asking(asking)) = self.session.moving.as_deref_mut() {
+            asking.refusal = Some(format!("error {code}: {text}"));
+        }
+    }
+
+    /// The end of an answer. No question begins a transaction; if one has, the session keeps it.
+    pub(crate) fn moving_ok(&mut self, ok: &OkPacket<'_>) {
+        if ok.status.contains(StatusFlags::IN_TRANS) {
+            self.session.take_status(ok.status, self.ctx.now);
+            self.moving_refused(0, "a transaction is open");
+        }
+    }
+
+    /// An answer is complete.
+    pub(crate) fn moving_answered(&mut self, lease: ConnectionKey) {
+        let bytes = std::mem::take(&mut self.pools.connections[lease].settling.bytes);
+        let Some(Moving::Asking(asking)) = self.session.moving.take().map(|moving| *moving) else {
+            return;
+        };
+        if let Some(refusal) = asking.refusal {
+            return self.stay(&refusal);
+        }
+        let Asking { names, step, .. } = asking;
+        match step {
+            Step::Locks => match remains::check_locks(&bytes) {
+                Ok(()) => {
+                    let is_mariadb = self.pools.connections[lease].access.greeted.is_mariadb;
+                    let text = if is_mariadb { remains::MADE_ON_MARIADB } else { remains::MADE_ON_MYSQL };
+                    self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Made);
+                }
+                Err(remains) => self.stay(&remains.to_string()),
+            },
+            Step::Made => match remains::check_made(&bytes) {
+                Ok(()) => self.ask_for_unreported(lease),
+                Err(remains) => self.stay(&remains.to_string()),
+            },
+            Step::Unreported(variables) => {
+                let connection = &self.pools.connections[lease];
+                let marks = (SEPARATOR, NULL);
+                let names = variables.names();
+                match remains::check_variables(names, &bytes, marks, &connection.defaults, &connection.state)
+                {
+                    Ok(()) => self.ask_for_names(lease),
+                    Err(remains) => self.stay(&remains.to_string()),
+                }
+            }
+            Step::Names => match user_variables::names(&bytes) {
+                Ok(names) => self.ask_for_values(lease, names),
+                Err(obstacle) => self.stay(&obstacle.to_string()),
+            },
+            Step::Values(question) => {
+                let identity = self.pools.identities.0[self.pools.connections[lease].identity].capabilities;
+                let capabilities = BACKEND_CAPABILITIES | (identity & IDENTITY_CAPABILITIES);
+                match question.answered(&bytes, capabilities) {
+                    Ok(variables) => {
+                        let text = variables.rehearsal();
+                        self.ask_about_move(lease, &text, names, Step::Rehearsal(variables));
+                    }
+                    Err(obstacle) => self.stay(&obstacle.to_string()),
+                }
+            }
+            Step::Rehearsal(variables) => self.leave(lease, names, &variables),
+        }
+    }
+
+    /// The session leaves its connection, which is wiped.
+    fn leave(&mut self, lease: ConnectionKey, names: Vec<Vec<u8>>, variables: &UserVariables) {
+        let connection = &self.pools.connections[lease];
+        let session = &mut *self.session;
+        let pins = session.pins.pins();
+        let hostgroup = (!session.is_pinned_to_reader).then_some(connection.hostgroup);
+        if !variables.is_empty() {
+            let carried = Carried { set: variables.set(), names, hostgroup };
+            session.moving = Some(Box::new(Moving::Carried(carried)));
+        }
+        session.pins.clear();
+        session.is_pinned_to_reader = false;
+        let server = &self.pools.servers[connection.server].server.endpoint;
+        tracing::debug!(session = session.id, server, pins = pins.words(), "a session leaves its server");
+        self.ctx.statistics.totals.sessions_moved += 1;
+        self.pools.detach(self.ctx, self.session);
+        self.pools.recycle(self.ctx, lease, pins);
+        self.hear();
+        self.rest();
+    }
+
+    /// The session has to stay where it is, at least until it has set something else.
+    fn stay(&mut self, obstacle: &str) {
+        let session = &mut *self.session;
+        let pins = session.pins.pins().words();
+        tracing::info!(session = session.id, pins, obstacle, "a session can't leave its server");
+        session.moving = Some(Box::new(Moving::Stays(obstacle.to_owned())));
+        self.ctx.statistics.totals.sessions_not_moved += 1;
+        self.rest();
+    }
+
+    /// The session takes commands again.
+    fn rest(&mut self) {
+        let session = &mut *self.session;
+        session.phase = Phase::Idle;
+        let socket = session.socket;
+        self.ctx.out.pause(socket, false);
+        self.ctx.runnable.push_back((self.session.key, socket));
+    }
+
+    /// It is set.
+    pub(crate) fn carried_set(&mut self, lease: ConnectionKey) {
+        if self.pools.connections[lease].discard_reason.is_none() {
+            let session = &mut *self.session;
+            if let Some(Moving::Carried(carried)) = session.moving.take().map(|moving| *moving) {
+                session.pins.insert(Pins::USER_VARIABLE);
+                session.pins.note_variables(Some(carried.names));
+            }
+        }
+        self.go_on(lease);
+    }
+
+    /// The server refuses it: the connection goes, and the session keeps what it carries. Its statement has not been sent.
+    pub(crate) fn carried_refused(&mut self, lease: ConnectionKey, error: ServerError, text: &str) {
+        self.pools.connections[lease].discard_reason = Some(DiscardReason::SyncFailed);
+        self.pools.connections[lease].holder = None;
+        let server = self.pools.connections[lease].server;
+        self.session.lose_lease();
+        let retries = self.ctx.snapshot.variables.connect_retries_on_failure;
+        let session = &mut *self.session;
+        if is_wsrep_refusal(error.code, text.as_bytes())
+            && session.input.upload.is_none()
+            && session.execution.tries.attempts <= retries
+        {
+            session.execution.tries.attempts += 1;
+            session.phase = Phase::Waiting(self.ctx.now);
+            self.pools.suspect(self.ctx, server);
+            return self.acquire();
+        }
+        let endpoint = &self.pools.servers[server].server.endpoint;
+        let message = format!("{text} (carrying the session's user variables to {endpoint})");
+        self.pools.reply_error(self.ctx, self.session, error, &message);
+        self.answered_here();
+    }
+}
+
+impl ServerConnection {
+    /// Sets what a session carries. True if it has to be waited for.
+    pub(crate) fn set_carried(&mut self, ctx: &mut Context, session: &Session) -> bool {
+        let Some(carried) = session.carried() else { return false };
+        self.send_query(ctx, &carried.set);
+        self.expect(ctx, Expected::Carried);
+        true
+    }
+}

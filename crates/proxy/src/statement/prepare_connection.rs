@@ -1,0 +1,354 @@
+//! Making a lease ready for a statement, and sending it.
+
+use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
+use crate::worker::context::Context;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use weir_protocol::capability::Capabilities;
+use weir_protocol::command::{self, StmtExecute};
+use weir_protocol::error;
+use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
+use weir_session::pin::Pins;
+use weir_session::prepared::{ClientStatement, LongData};
+use weir_session::state::{Difference, State, difference_above};
+use weir_sql::{Access, Kind};
+
+use crate::plan::execution_plan::CommandKind;
+use crate::server::connection::{Expected, Relayed};
+use crate::session::session::Phase;
+use crate::statement::work::Work;
+use crate::worker::keys::ConnectionKey;
+
+impl Work<'_> {
+    /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
+    /// leads here again. At the end the work itself is sent.
+    pub(crate) fn prepare_connection(&mut self, key: ConnectionKey) {
+        self.hear();
+        let connection = &self.pools.connections[key];
+        if connection.holder != Some(self.session.key) {
+            return;
+        }
+        // The replies that are owed lead here again. What is fetched for another session may go ahead: it changes
+        // nothing.
+        let is_owed =
+            connection.replies.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
+        let session = &*self.session;
+        let is_on_detour = session.lease != Some(key);
+        if is_owed || is_on_detour || connection.kills_pending > 0 || !matches!(session.phase, Phase::Running)
+        {
+            return;
+        }
+        self.session.execution.tries.is_being_prepared = false;
+        if self.is_killed_before_sent(key) || self.keep_back(key) {
+            return;
+        }
+        if self.waits_for_retained(key) || self.refuses_lost(key) {
+            return;
+        }
+        if self.saves_first(key) {
+            return;
+        }
+        self.pools.lose_warnings_behind_code(self.session, key);
+        if self.pools.connections[key].asks_if_it_tracks(self.ctx, self.session)
+            || self.pools.connections[key].put_announced(self.ctx, self.session)
+            || self.pools.end_conditions(self.ctx, self.session, key)
+        {
+            return;
+        }
+        if self.prepares_first(key) {
+            return;
+        }
+        let state = self.pools.connections[key].state_to_run_in(self.ctx, self.session);
+        let (connection, session) = (&self.pools.connections[key], &*self.session);
+        if Rc::ptr_eq(&connection.state, &state) {
+            if self.pools.connections[key].set_carried(self.ctx, self.session) {
+                return;
+            }
+            if self.pools.connections[key].before_insert_id(self.ctx, self.session)
+                || self.pools.before_found_rows(self.ctx, self.session, key)
+                || self.pools.connections[key].before_row_count(self.ctx, self.session)
+            {
+                return;
+            }
+            return self.run(key);
+        }
+        let execution = &session.execution;
+        let is_safe = execution.plan.is_read()
+            && session.input.upload.is_none()
+            && execution.plan.kind() == CommandKind::Query
+            && session.carried().is_none()
+            && !self.session.needs_insert_id(self.ctx)
+            && !self.pools.needs_found_rows(self.ctx, self.session)
+            && !self.pools.connections[key].known.needs_row_count(self.session);
+        if self.sync(key, &state) && is_safe {
+            // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
+            self.run(key);
+        }
+    }
+
+    /// Has the statement prepared here that is to be executed. False if it is, or the work is another one.
+    fn prepares_first(&mut self, key: ConnectionKey) -> bool {
+        let (connection, session) = (&self.pools.connections[key], &*self.session);
+        let execution = &session.execution;
+        let has_own = || {
+            session.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some())
+        };
+        if !matches!(execution.plan.kind(), CommandKind::Execute | CommandKind::LongData) || has_own() {
+            return false;
+        }
+        let Some(prepared) = execution
+            .text
+            .prepared
+            .as_ref()
+            .filter(|prepared| !connection.statements.contains(prepared))
+            .cloned()
+        else {
+            return false;
+        };
+        if prepared.can_be_prepared_in(&connection.state) {
+            let execution = &mut self.session.execution;
+            execution.tries.is_being_prepared = true;
+            execution.tries.started_at = self.ctx.now;
+            self.session.watch(self.ctx);
+            self.pools.connections[key].prepare_here(self.ctx, prepared);
+        } else if session.tracked.state.schema().is_empty() && !prepared.schema().is_empty() {
+            // It can't be prepared here and run without a schema in one go; where it was, it is gone.
+            self.pools.reply_error(self.ctx, self.session, error::NO_DB, "No database selected");
+            self.answered_here();
+            self.pools.release_if_free(self.ctx, self.session);
+            self.hear();
+        } else {
+            let state = prepared.state_to_prepare_in(&connection.state);
+            let state = self.ctx.interner.intern(state);
+            self.sync(key, &state);
+        }
+        true
+    }
+
+    /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
+    fn sync(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
+        let connection = &self.pools.connections[key];
+        let (schema, set) = match difference_above(connection.defaults.variables(), &connection.state, state)
+        {
+            Difference::None => (None, None),
+            Difference::Commands { schema, set } => (schema, set),
+            Difference::NeedsChangeUser => {
+                self.wipe(key);
+                return false;
+            }
+        };
+        let socket = connection.socket;
+        let both = schema.is_some() && set.is_some();
+        if let Some(set) = &set {
+            self.pools.connections[key].put_own_query(self.ctx, set.as_bytes());
+            self.ctx.statistics.totals.server_set += 1;
+        }
+        let Some(buffer) = self.ctx.out.buffer(socket) else { return false };
+        if let Some(schema) = &schema {
+            command::put_init_db(buffer, schema);
+            self.pools.connections[key].known.row_count = None;
+            self.ctx.statistics.totals.server_init_db += 1;
+        }
+        if both {
+            self.pools.connections[key].expect(self.ctx, Expected::Sync(None));
+        }
+        if schema.is_some() || set.is_some() {
+            self.pools.connections[key].expect(self.ctx, Expected::Sync(Some(state.clone())));
+        } else {
+            self.pools.connections[key].state = state.clone();
+        }
+        true
+    }
+
+    /// COM_CHANGE_USER to the same user: the only way back to no default schema.
+    fn wipe(&mut self, key: ConnectionKey) {
+        let ServerConnection { identity, server, .. } = self.pools.connections[key];
+        let session = &mut *self.session;
+        self.pools.detach(self.ctx, session);
+        session.phase = Phase::Waiting(self.ctx.now);
+        let Some(waiter) = session.waiter() else { return };
+        self.pools.servers[server].waiters.push_front(waiter);
+        self.pools.change_identity(self.ctx, key, identity);
+    }
+
+    /// Sends the session's command on a connection whose state is (or is about to be) the session's.
+    fn run(&mut self, key: ConnectionKey) {
+        if self.session.execution.plan.kind() == CommandKind::LongData {
+            return self.send_long_data(key);
+        }
+        let session = &mut *self.session;
+        let connection = &mut self.pools.connections[key];
+        let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
+        let queued = buffer.len();
+        if matches!(session.execution.plan.kind(), CommandKind::Fetch | CommandKind::StmtReset) {
+            let statement = session.prepared.all.get(&session.execution.text.statement_id);
+            let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
+            crate::client::long_data::put_packets(
+                &session.input.inbox[..session.input.command_bytes],
+                own.id,
+                buffer,
+            );
+        } else if session.execution.plan.kind() == CommandKind::Execute {
+            let packet = &session.input.inbox[..session.input.command_bytes.min(session.input.inbox.len())];
+            let capabilities = session.capabilities;
+            let statements = &mut session.prepared.all;
+            let added =
+                Self::put_execute(packet, &session.execution, statements, capabilities, connection, buffer);
+            if let Some(upload) = &mut session.input.upload {
+                upload.make_room(added);
+            }
+        } else if let Some(text) = &session.execution.text.rewritten {
+            match session.execution.plan.kind() {
+                CommandKind::Prepare => command::put_stmt_prepare(buffer, text),
+                CommandKind::LoginSchema => command::put_init_db(buffer, text),
+                _ => session.put_query(text, buffer),
+            }
+        } else {
+            session.put_command(buffer);
+        }
+        let counts = self.pools.servers[connection.server].counts.of(connection.hostgroup);
+        counts.queries += 1;
+        counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
+        match session.execution.plan.kind() {
+            CommandKind::Prepare => self.ctx.statistics.totals.server_prepares += 1,
+            CommandKind::Execute => self.ctx.statistics.totals.server_executes += 1,
+            _ => {}
+        }
+        session.phase = Phase::Running;
+        session.execution.tries.is_sent = true;
+        session.execution.tries.times_sent += 1;
+        // default_query_timeout counts from here: waiting for a connection has a limit of its own.
+        session.execution.tries.started_at = self.ctx.now;
+        let is_long = session.input.upload.is_some();
+        // Whatever ends a transaction may commit it.
+        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
+        session.execution.may_have_written = !session.execution.plan.kind().is_harmless()
+            && !is_protected
+            && !session.execution.plan.begins_read_only()
+            && (is_long
+                || session.execution.plan.statement().access == Access::Write
+                || session.pins.pins().contains(Pins::TRANSACTION));
+        self.session.watch(self.ctx);
+        let kind = self.session.execution.plan.kind().reply();
+        self.pools.servers[self.pools.connections[key].server].running += 1;
+        self.pools.connections[key].expect(self.ctx, Expected::Relay(Relayed::new(kind)));
+        if is_long {
+            self.start_flow();
+        }
+    }
+
+    /// Appends a COM_STMT_EXECUTE with the server's id of the statement and the types that it needs. Returns by how
+    /// many bytes it has become longer.
+    fn put_execute(
+        packet: &[u8],
+        execution: &crate::session::session::Execution,
+        statements: &mut HashMap<u32, ClientStatement>,
+        capabilities: Capabilities,
+        connection: &mut crate::server::connection::ServerConnection,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let client = statements.get_mut(&execution.text.statement_id);
+        let (Some(client), Some(prepared)) = (client, &execution.text.prepared) else { return 0 };
+        let server = match &mut client.own {
+            Some(own) => own,
+            None => match connection.statements.touch(prepared) {
+                Some(shared) => shared,
+                None => return 0,
+            },
+        };
+        if let LongData::Kept(packets) = &client.long_data {
+            crate::client::long_data::put_packets(packets, server.id, out);
+        }
+        let start = out.len();
+        out.extend_from_slice(packet);
+        let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
+        out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
+        let is_named = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+        let known_flags = if is_named { StmtExecute::PARAMETER_COUNT_AVAILABLE } else { 0 };
+        out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY | known_flags;
+        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params, capabilities)
+        else {
+            return 0;
+        };
+        if parameters.new_params_bound {
+            // With attributes the server has the types of more.
+            let has_these = parameters.count == usize::from(client.params);
+            let types = client.types.as_ref().filter(|_| has_these);
+            if server.types.as_ref() != types {
+                server.types = types.cloned();
+            }
+        } else if client.params > 0
+            && server.types != client.types
+            && let Some(types) = &client.types
+        {
+            // The client sent the types earlier, to another connection: they go in where it left them out. The
+            // packet may not be here whole, so its length is the one announced, and the types. What has no room
+            // in it goes into another one, see `Upload`.
+            let flag = start + HEADER_LEN + parameters.null_bitmap.end;
+            out[flag] = 1;
+            out.splice(flag + 1..flag + 1, types.iter().copied());
+            let len = Header::parse(packet).map_or(0, |header| header.len) + types.len();
+            let [a, b, c, _] = (len.min(PAYLOAD_MAX) as u32).to_le_bytes();
+            out[start..start + 3].copy_from_slice(&[a, b, c]);
+            server.types = client.types.clone();
+            return types.len();
+        }
+        0
+    }
+}
+
+impl ServerConnection {
+    /// Sends a statement of Weir's own.
+    pub(crate) fn send_query(&mut self, ctx: &mut Context, text: &[u8]) {
+        self.put_own_query(ctx, text);
+        if text.starts_with(b"SELECT") || text.starts_with(b"DO") {
+            // All of Weir's own have one row.
+            self.known.found_rows = Some(1);
+        }
+    }
+
+    /// Takes note of a reply that is to come, behind those that are owed already.
+    pub(crate) fn expect(&mut self, ctx: &Context, expected: Expected) {
+        self.replies.expected.push_back(expected);
+        if self.replies.expected.len() == 1 {
+            self.replies.restart_reply(ctx.now);
+        }
+    }
+}
+
+impl ServerConnection {
+    /// The state that a connection must be in for its holder's work.
+    fn state_to_run_in(&self, ctx: &mut Context, session: &Session) -> Rc<State> {
+        let execution = &session.execution;
+        let leaves_schema = matches!(execution.plan.kind(), CommandKind::InitDb | CommandKind::LoginSchema)
+            || (execution.plan.kind() == CommandKind::Query
+                && execution.plan.statement().kind == Kind::Use
+                && !execution.plan.statement().multi);
+        if leaves_schema && self.state.schema() != session.tracked.state.schema() {
+            // The schema that it leaves may be gone, and USE is the way out of that.
+            let state = session.tracked.state.with_schema(self.state.schema());
+            return ctx.interner.intern(state);
+        }
+        session.tracked.state.clone()
+    }
+
+    /// A statement that asks for LAST_INSERT_ID(), itself or by its triggers, or may change it, on a connection where it is
+    /// not this session's gets it set in front. That can't fail, so it may go in the same write.
+    ///
+    /// True if the statement has to wait for its OK: inside a transaction Galera may answer any command with 1213,
+    /// and then the statement behind it would run on its own.
+    fn before_insert_id(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
+        if !session.needs_insert_id(ctx) || session.diagnostics.has_own_insert_id {
+            return false;
+        }
+        let waits = !session.pins.is_empty();
+        let text = format!("SET SESSION last_insert_id={}", session.diagnostics.last_insert_id);
+        self.send_query(ctx, text.as_bytes());
+        self.expect(ctx, Expected::InsertId);
+        session.diagnostics.has_own_insert_id = true;
+        self.known.insert_id = Some(session.diagnostics.last_insert_id);
+        waits
+    }
+}

@@ -1,0 +1,352 @@
+//! Errors of servers that are not for the client as they are.
+//!
+//! | error | who | when | so |
+//! | --- | --- | --- | --- |
+//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else | another server takes it; a transaction is over (1213); of a statement that runs others (CALL, EXECUTE, compound ones) a part may have been committed: nobody knows (08007) |
+//! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
+//! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
+//! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
+//! | 1461 | a server with `max_prepared_stmt_count` statements | instead of preparing one | the connection closes those that nobody uses, and it is prepared once more |
+//! | 1180 with `Not connected to Primary Component` in its text | a Galera node that leaves its component while it replicates a write set | the node has undone it; whether the others have got it is not told | the same |
+//!
+//! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
+//! only for statements that are undone as a whole, and only at a server that was to write: on a reader it is the answer
+//! to the statement.
+//!
+//! That a commit which ended with 3100 was there afterwards was seen on MySQL 9.7: a primary without a majority gives up
+//! after `group_replication_unreachable_majority_timeout`, and the majority that comes back finds the transaction among
+//! what it has received. 3101 is another matter: the group has decided against the transaction, on every member alike,
+//! and its SQLSTATE (40000) says so.
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::ok::ErrPacket;
+use weir_session::pin::Pins;
+use weir_sql::{Effects, Kind};
+
+use crate::plan::execution_plan::CommandKind;
+use crate::server::connection::DiscardReason;
+use crate::session::session::Phase;
+use crate::session::session::Refusal;
+use crate::session::session::Session;
+use crate::statement::replies::LEASE_LOST;
+use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::work::Work;
+use crate::worker::keys::ConnectionKey;
+
+/// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
+const OPTION_PREVENTS: u16 = 1290;
+/// All queries are blocked while group_replication_set_as_primary() is executing.
+const BLOCKED: u16 = 4094;
+/// ER_ERROR_DURING_COMMIT; the text names what Galera has said.
+const DURING_COMMIT: u16 = 1180;
+/// ER_RUN_HOOK_ERROR; the text names the hook.
+const RUN_HOOK: u16 = 3100;
+
+impl Work<'_> {
+    /// A server does not prepare a statement that is to be executed there. Where it takes no statements at all, the
+    /// execution, of which nothing has been sent, goes elsewhere; else the client gets the server's error, as if the server
+    /// had to prepare it again itself.
+    pub(crate) fn prepare_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        if self.pools.connections[key].can_make_room(error.code) {
+            // It is prepared once more as soon as this answer is dealt with.
+            return self.pools.connections[key].make_room(self.ctx);
+        }
+        let session = &*self.session;
+        let group = self.pools.groups.get(&session.execution.hostgroup);
+        if group.is_some_and(|group| group.is_replicated)
+            && self.ctx.can_move(session)
+            && is_wsrep_refusal(error.code, text.as_bytes())
+        {
+            return self.refused(key, Refusal::LeftCluster);
+        }
+        self.pools.reply_error(self.ctx, self.session, error, text);
+        self.stop_refused(key);
+    }
+
+    /// Does what [`Pools::refusal`] has found to be due. A server that takes no statements although it is in the hostgroup
+    /// is left alone until the monitor has had a look.
+    pub(crate) fn refused(&mut self, key: ConnectionKey, refusal: Refusal) {
+        let server = self.pools.connections[key].server;
+        if refusal != Refusal::StatementsFull {
+            self.pools.suspect(self.ctx, server);
+        }
+        let endpoint = self.pools.servers[server].server.endpoint.clone();
+        let because = match refusal {
+            Refusal::StatementsFull => {
+                self.pools.connections[key].make_room(self.ctx);
+                self.session.execution.tries.is_sent = false;
+                return self.prepare_connection(key);
+            }
+            Refusal::LeftCluster => "has left its cluster",
+            Refusal::ReadOnly => "has become read_only",
+            Refusal::HandsOver => "hands over its role",
+            Refusal::OutcomeUnknown => {
+                let what = "has left its cluster while that was to decide on the transaction: it may or may not have \
+                            taken effect";
+                return self.fail_unknown(&format!("{endpoint} {what}"));
+            }
+            Refusal::LeftAmid => {
+                let what = "has left its cluster: the statement runs others, and a part of it, or the transaction that it \
+                            was in, may or may not have taken effect";
+                return self.fail_unknown(&format!("{endpoint} {what}"));
+            }
+            Refusal::ReadOnlyAmid => {
+                let what = "has become read_only: the statement had no effect, but the transaction before it, which it \
+                            ends, may or may not have been committed";
+                return self.fail_unknown(&format!("{endpoint} {what}"));
+            }
+        };
+        if self.session.pins.pins().contains(Pins::TRANSACTION) {
+            return self.transaction_refused(key, &format!("{endpoint} {because}"));
+        }
+        let may_have_left_something =
+            self.session.execution.plan.statement().effects.contains(Effects::ROUTINE);
+        if may_have_left_something {
+            self.session.lose_lease();
+            self.pools.connections[key].holder = None;
+            self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
+            self.hear();
+        } else {
+            self.pools.detach(self.ctx, self.session);
+            self.pools.offer(self.ctx, key);
+        }
+        let session = &mut *self.session;
+        session.execution.tries.attempts += 1;
+        session.phase = Phase::Waiting(self.ctx.now);
+        self.acquire();
+    }
+
+    /// The error that a server has answered is not all: in its place, which may be behind a part of the answer or a file,
+    /// the client is told that nobody knows, and the session ends.
+    fn fail_unknown(&mut self, message: &str) {
+        let execution = &self.session.execution;
+        if execution.reply.is_answering {
+            let at = Some(execution.reply.refused_at);
+            return self.break_off(at, OUTCOME_UNKNOWN, message);
+        }
+        self.fail_session(OUTCOME_UNKNOWN, message);
+    }
+
+    /// The server takes no statements any more, not even Weir's question for what an error has left behind. There was
+    /// nothing but that (see `what_to_settle`), and what the questions themselves have begun: it goes with the connection.
+    pub(crate) fn rejected_settling(&mut self, key: ConnectionKey) {
+        let server = self.pools.connections[key].server;
+        self.pools.suspect(self.ctx, server);
+        let endpoint = self.pools.servers[server].server.endpoint.clone();
+        let pins = &mut self.session.pins;
+        pins.clear();
+        pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+        self.session.lose_lease();
+        self.pools.connections[key].holder = None;
+        self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
+        let message = format!("{endpoint} has left its cluster after the last statement");
+        self.lost_after_reply(LEASE_LOST, message);
+    }
+
+    /// A server that takes no statements can't commit what was begun there, and has not begun to: the transaction ends
+    /// with its connection, and the session goes on where statements are taken.
+    fn transaction_refused(&mut self, key: ConnectionKey, because: &str) {
+        self.pools.connections[key].holder = None;
+        self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
+        self.session.lose_lease();
+        let session = &mut *self.session;
+        session.pins.remove(Pins::TRANSACTION);
+        session.transaction.is_read_only = false;
+        let message = format!("{because}, the transaction is rolled back; try restarting transaction");
+        self.pools.reply_error(self.ctx, self.session, error::LOCK_DEADLOCK, &message);
+        self.answered_here();
+    }
+}
+
+impl Session {
+    /// Nothing holds it but a transaction, on its present lease.
+    fn is_in_transaction_only(&self) -> bool {
+        self.pins.pins() == Pins::TRANSACTION && self.stay.detour.is_none()
+    }
+}
+
+/// Whether an error says that a Galera node takes no statements.
+pub(crate) fn is_wsrep_refusal(code: u16, message: &[u8]) -> bool {
+    code == error::UNKNOWN_COM_ERROR.code && contains(message, b"WSREP")
+}
+
+/// Whether an error says that a server is read_only or super_read_only.
+fn is_read_only(code: u16, message: &[u8]) -> bool {
+    code == OPTION_PREVENTS && contains(message, b"read-only")
+}
+
+/// Whether an error says that a server has left its cluster in the middle of a commit.
+fn is_cut_off(code: u16, message: &[u8]) -> bool {
+    (code == RUN_HOOK && contains(message, b"before_commit"))
+        || (code == DURING_COMMIT && contains(message, b"Not connected to Primary Component"))
+}
+
+/// Whether an error says that a primary takes no statements while it hands over.
+fn is_handing_over(code: u16, message: &[u8]) -> bool {
+    code == BLOCKED && contains(message, b"group_replication_set_as_primary")
+}
+
+/// Whether a command is a single statement that runs no others, so that an error at its begin is one before anything.
+fn is_one_statement(session: &Session) -> bool {
+    let statement = session.execution.plan.statement();
+    matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
+        && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+        && !matches!(statement.kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
+}
+
+/// Whether a command runs other statements, so that some of them may have run, and may have committed, before the one
+/// that a server refuses.
+fn runs_others(session: &Session) -> bool {
+    let statement = session.execution.plan.statement();
+    let is_statement = matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
+    let may_run_others = matches!(
+        statement.kind,
+        Kind::Call
+            | Kind::Compound
+            | Kind::Execute
+            | Kind::ExecuteImmediate
+            | Kind::SetStatement
+            | Kind::Other
+    );
+    let is_uncertain = !session.tracked.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
+    is_statement && (may_run_others || (is_uncertain && !session.execution.plan.is_read()))
+}
+
+/// Whether a statement of those that are undone as a whole commits the transaction in which it is begun.
+fn commits_first(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::CreateTable
+            | Kind::CreateView
+            | Kind::AlterTable
+            | Kind::DropTable
+            | Kind::Truncate
+            | Kind::RenameTable
+    )
+}
+
+/// Whether a statement that fails has left nothing behind, neither in tables nor in its session.
+fn is_undone_as_a_whole(session: &Session) -> bool {
+    let statement = session.execution.plan.statement();
+    let is_whole = matches!(
+        statement.kind,
+        Kind::Insert
+            | Kind::Replace
+            | Kind::Update
+            | Kind::Delete
+            | Kind::With
+            | Kind::CreateTable
+            | Kind::CreateView
+            | Kind::AlterTable
+            | Kind::DropTable
+            | Kind::Truncate
+            | Kind::RenameTable
+            // Refused before it has begun.
+            | Kind::Commit
+    );
+    let leaves = Effects::LAST_INSERT_ID_SET | Effects::TABLE_DROPPED;
+    is_whole
+        && matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
+        && (statement.effects - leaves).is_empty()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
+
+impl Context {
+    /// Whether a session's statement may run at another server in place of this one.
+    fn can_move(&self, session: &Session) -> bool {
+        (session.pins.is_empty() || session.is_in_transaction_only())
+            && !session.execution.plan.statement().multi
+            && session.input.upload.is_none()
+            && session.execution.tries.attempts <= self.snapshot.variables.connect_retries_on_failure
+            && session.execution.plan.kind() != CommandKind::Reset
+    }
+}
+
+impl Pools {
+    /// What is to become of a statement that a server answers with an error; nothing if its client gets the error.
+    pub(crate) fn refusal(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        key: ConnectionKey,
+        payload: &[u8],
+    ) -> Option<Refusal> {
+        if !self.connections[key].replies.reply.is_done() {
+            return None;
+        }
+        let err = ErrPacket::parse(payload).ok()?;
+        if session.execution.plan.kind() == CommandKind::Prepare
+            && self.connections[key].can_make_room(err.code)
+        {
+            return Some(Refusal::StatementsFull);
+        }
+        let group = self.groups.get(&session.execution.hostgroup)?;
+        if group.is_replicated && is_cut_off(err.code, err.message) {
+            return Some(Refusal::OutcomeUnknown);
+        }
+        let is_in_transaction = session.is_in_transaction_only();
+        let can_move = ctx.can_move(session);
+        let is_writers = group.reader_hostgroup.is_some();
+        let may_move_in_part = session.pins.is_empty() || is_in_transaction;
+        if may_move_in_part
+            && group.is_replicated
+            && runs_others(session)
+            && is_wsrep_refusal(err.code, err.message)
+        {
+            Some(Refusal::LeftAmid)
+        } else if session.execution.reply.is_answering {
+            // With a part of its answer out, or a file taken, it can't run once more.
+            None
+        } else if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
+            Some(Refusal::LeftCluster)
+        } else if can_move
+            && group.is_replicated
+            && !is_in_transaction
+            && is_one_statement(session)
+            && is_handing_over(err.code, err.message)
+        {
+            Some(Refusal::HandsOver)
+        } else if can_move
+            && is_writers
+            && is_undone_as_a_whole(session)
+            && is_read_only(err.code, err.message)
+        {
+            let ends_another = is_in_transaction && commits_first(session.execution.plan.statement().kind);
+            Some(if ends_another { Refusal::ReadOnlyAmid } else { Refusal::ReadOnly })
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_errors_say_read_only() {
+        // As MySQL 9.7 and MariaDB 10.11 put it.
+        let mysql = "The MySQL server is running with the --super-read-only option so it cannot execute this statement";
+        let mariadb =
+            "The MariaDB server is running with the --read-only option so it cannot execute this statement";
+        let outfile = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
+        assert!(is_read_only(1290, mysql.as_bytes()) && is_read_only(1290, mariadb.as_bytes()));
+        assert!(!is_read_only(1290, outfile.as_bytes()) && !is_read_only(1792, mysql.as_bytes()));
+        assert!(is_handing_over(
+            4094,
+            b"All queries have been blocked while function 'group_replication_set_as_primary()' is executing."
+        ));
+        let galera = b"Error while appending streaming replication fragment(provider status: Not connected to Primary Component)";
+        assert!(is_cut_off(1180, galera) && !is_cut_off(1180, b"Got error 5 during COMMIT"));
+        assert!(is_cut_off(3100, b"Error on observer while running replication hook 'before_commit'."));
+        assert!(is_wsrep_refusal(1047, b"WSREP has not yet prepared node for application use"));
+        assert!(!is_wsrep_refusal(1047, b"Unknown command"));
+    }
+}

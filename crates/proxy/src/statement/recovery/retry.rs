@@ -1,0 +1,120 @@
+//! Statements that are run again because their connection to a server is lost: which may be, how often, and where.
+//!
+//! A server that dies loses its connections one after the other. A statement that is begun again on another one of
+//! them, and loses that as well, has seen one server fail, not two: `query_retries_on_failure` counts servers. How often
+//! it is sent in all is limited by `connect_retries_on_failure`. A connection that was opened after the last loss shows
+//! that the server lived then; a statement that makes servers crash does not get past that.
+
+use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
+use crate::session::session::Tries;
+use crate::worker::context::Context;
+use weir_sql::Kind;
+
+use crate::plan::execution_plan::CommandKind;
+use crate::session::session::Phase;
+use crate::statement::work::Work;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+
+/// By then the worker has heard of all connections that were lost at the same time.
+const AGAIN_AFTER_NS: Nanos = 1_000_000;
+/// The same where only the server is left on which its connection was lost: if that has died, its other connections have
+/// broken, too, and the worker will have heard of it by then. So long again with each time that it was sent.
+const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
+/// For so long after it has lost a connection a server may still be losing the others. Who ends single connections of a
+/// server that lives, one query after the other, takes longer.
+const DYING_NS: Nanos = 2_000_000_000;
+
+/// A connection that is lost to the session that had it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    pub server: ServerIndex,
+    pub opened_at: Nanos,
+}
+
+impl Work<'_> {
+    /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
+    /// other connections to that server may be lost as well, and it is not to be sent on one of them.
+    pub(crate) fn run_again(&mut self, lost: Lost) {
+        let session = &mut *self.session;
+        session.phase = Phase::Waiting(self.ctx.now);
+        let execution = &mut session.execution;
+        execution.tries.attempts += 1;
+        if execution.tries.is_sent {
+            execution.tries.failures = execution.tries.failures_with(lost, self.ctx.now);
+        }
+        execution.tries.lost_on = Some(lost.server);
+        execution.tries.lost_at = self.ctx.now;
+        if !execution.tries.is_sent {
+            return self.acquire();
+        }
+        self.pools.parked.extend(session.waiter());
+        self.ctx.timers.unpark(self.ctx.now + AGAIN_AFTER_NS);
+    }
+}
+
+impl ServerConnection {
+    /// What is to be remembered of a connection when it is lost.
+    pub(crate) fn loss_of(&self) -> Lost {
+        Lost { server: self.server, opened_at: self.age.opened_at }
+    }
+}
+
+impl Session {
+    /// Whether the work of a session without pins that loses its connection may simply be started again: nothing of it
+    /// can have had an effect, and the client has seen nothing.
+    pub(crate) fn may_retry(&self, ctx: &Context, lost: Lost) -> bool {
+        let execution = &self.execution;
+        let variables = &ctx.snapshot.variables;
+        let in_all = variables.connect_retries_on_failure;
+        let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
+        if !execution.tries.is_sent {
+            // It is not run again, but for the first time.
+            return has_seen_nothing && execution.tries.attempts <= in_all;
+        }
+        let usual = match execution.plan.is_boundary() {
+            // It does nothing by itself, so no server dies of it.
+            true => in_all,
+            false => variables.query_retries_on_failure,
+        };
+        let retries = execution.plan.decision().retries.unwrap_or(usual);
+        has_seen_nothing
+            && execution.tries.failures_with(lost, ctx.now) <= retries
+            && execution.tries.times_sent <= retries.max(in_all)
+            && self.input.upload.is_none()
+            && (execution.plan.leaves_with_connection() || self.text_leaves_with_connection(ctx))
+    }
+
+    /// The same by the text of a statement.
+    fn text_leaves_with_connection(&self, ctx: &Context) -> bool {
+        let statement = self.execution.plan.statement();
+        let is_certain = self.execution.plan.kind() == CommandKind::Query && self.is_surely_read(ctx);
+        if !is_certain || statement.multi || !statement.effects.is_empty() {
+            return false;
+        }
+        match statement.kind {
+            Kind::Set | Kind::SetTransaction | Kind::Show => {
+                weir_sql::stays_in_session(self.command_text(), self.tracked.dialect)
+            }
+            _ => self.execution.plan.asks_variables(),
+        }
+    }
+}
+
+impl Tries {
+    /// How many failures of servers it has seen, this loss included.
+    pub(crate) fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
+        let is_same_failure = self.lost_on == Some(lost.server)
+            && lost.opened_at < self.lost_at
+            && now < self.lost_at + DYING_NS;
+        // Losses before it was sent are no failures.
+        (self.failures + u32::from(!is_same_failure)).max(1)
+    }
+
+    /// The server on which its connection was lost, if it is to look for another one.
+    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
+        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
+        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
+    }
+}

@@ -1,0 +1,194 @@
+//! Writes wait while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
+//! agree on that for a time, the lease, which the monitor extends.
+//!
+//! What may have effects and is on its way when the lease lapses is not to arrive later, when others may have another
+//! writer:
+//!
+//! | on its way | so |
+//! | --- | --- |
+//! | a command that is not complete yet | it ends with its connection, and has had no effect |
+//! | a file of LOAD DATA LOCAL; a statement that the system has not taken from Weir yet | the same, but nobody knows (08007) |
+//! | a statement that the system has | what the server has not acknowledged is not sent again: the connection ends, and nobody knows |
+//!
+//! What the server has when the lease lapses may run on there.
+
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::session::session::Session;
+use crate::worker::context::Context;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::outbox::Order;
+use crate::pool::pools::Pool;
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::session::session::Execution;
+use crate::session::session::Phase;
+use crate::statement::replies::LEASE_LOST;
+use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::work::Work;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// How often it is looked whether the lease has been extended.
+const LOOK_EVERY_NS: Nanos = 5_000_000;
+
+/// Within so much time a server has to acknowledge what is on its way to it when its lease lapses. Looked at only when the
+/// system would send it once more.
+const LATE_BYTES: Duration = Duration::from_millis(1);
+
+/// For people.
+pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
+
+impl Execution {
+    /// Whether the client's statement may have had an effect on the server that has not answered it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.tries.is_sent && !self.plan.is_read() && !self.plan.kind().is_harmless()
+    }
+}
+
+impl Pool {
+    /// When what is on its way to the server has to be looked at.
+    pub(crate) fn lapses_at(&self) -> Nanos {
+        if self.has_lost_write_lease {
+            Nanos::MAX
+        } else {
+            self.server.shared.writes_until_ns.load(Ordering::Acquire)
+        }
+    }
+}
+
+impl Worker {
+    /// Sees to what is on its way to servers whose lease has lapsed since this was looked at last.
+    pub(crate) fn look_at_leases(&mut self) {
+        for server in 0..self.pools.servers.len() {
+            let has_lost_write_lease = !self.pools.servers[server].server.shared.may_write_at(self.ctx.now);
+            if std::mem::replace(&mut self.pools.servers[server].has_lost_write_lease, has_lost_write_lease)
+                != has_lost_write_lease
+                && has_lost_write_lease
+            {
+                self.stop_late_writes(server);
+            }
+        }
+    }
+
+    fn stop_late_writes(&mut self, server: ServerIndex) {
+        let is_under_way = |lease: ConnectionKey, holder: SessionKey| {
+            let session = &self.sessions[holder];
+            let connection = &self.pools.connections[lease];
+            let is_owed =
+                connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
+            is_owed
+                && session.lease == Some(lease)
+                && session.execution.tries.is_sent
+                && session.execution.plan.may_have_effects()
+        };
+        let of_server = self.pools.connections.iter().filter(|(_, connection)| connection.server == server);
+        let held = of_server.filter_map(|(lease, connection)| Some((lease, connection.holder?)));
+        let under_way: Vec<_> = held.filter(|(lease, holder)| is_under_way(*lease, *holder)).collect();
+        for (lease, holder) in under_way {
+            let session = &self.sessions[holder];
+            let socket = self.pools.connections[lease].socket;
+            let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+            if is_flowing || session.input.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
+                self.work(holder).give_up_late(lease);
+            } else {
+                self.pools.connections[lease].is_hurried = true;
+                self.ctx.out.order(Order::AcknowledgeWithin(socket, LATE_BYTES));
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Whether what flows to a server may go on; if not, the session is over.
+    pub(crate) fn may_flow(&mut self, lease: ConnectionKey) -> bool {
+        let may =
+            self.pools.may_send(self.ctx, self.pools.connections[lease].server, &self.session.execution);
+        if !may {
+            self.give_up_late(lease);
+        }
+        may
+    }
+
+    /// Ends a statement that has not gone out whole in time, with its connection and its session.
+    fn give_up_late(&mut self, lease: ConnectionKey) {
+        let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
+        let session = &*self.session;
+        let is_incomplete = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let (error, fate) = match is_incomplete {
+            true => (LEASE_LOST, "it had no effect"),
+            false => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
+        };
+        let pins = session.all_pins();
+        let state =
+            if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
+        let message =
+            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still on its way{state}: {fate}");
+        let file_at = session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+        self.ctx.out.abort(self.pools.connections[lease].socket);
+        self.pools.connections[lease].holder = None;
+        self.pools.discard(self.ctx, lease, Some(DiscardReason::Lapsed));
+        self.hear();
+        self.session.lose_lease();
+        match file_at {
+            Some(sequence) => self.break_off(Some(sequence), error, &message),
+            None => self.fail_session(error, &message),
+        }
+    }
+
+    /// Keeps a statement back that is ready to be sent and may not be; true if it was. What has to stay on its connection
+    /// waits there, the rest looks for a server anew.
+    pub(crate) fn keep_back(&mut self, lease: ConnectionKey) -> bool {
+        let server = self.pools.connections[lease].server;
+        if self.pools.may_send(self.ctx, server, &self.session.execution) {
+            return false;
+        }
+        if self.pools.stays(self.session) || self.session.input.upload.is_some() {
+            let session = &mut *self.session;
+            let kept_back_since = &mut session.execution.tries.kept_back_since;
+            if *kept_back_since == 0 {
+                *kept_back_since = self.ctx.now;
+            }
+            let since = *kept_back_since;
+            session.phase = Phase::Waiting(since);
+            self.pools.parked.extend(session.waiter());
+            self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+            return true;
+        }
+        self.pools.detach(self.ctx, self.session);
+        self.session.phase = Phase::Waiting(self.ctx.now);
+        self.pools.offer(self.ctx, lease);
+        self.hear();
+        self.acquire();
+        true
+    }
+}
+
+impl Pools {
+    /// Whether the session's statement may be sent to a server now.
+    pub(crate) fn may_send(&self, ctx: &Context, server: ServerIndex, execution: &Execution) -> bool {
+        self.servers[server].server.shared.may_write_at(ctx.now) || !execution.plan.may_have_effects()
+    }
+}
+
+impl ServerConnection {
+    /// The session's statement is answered: its connection has all the time again.
+    pub(crate) fn end_hurry(&mut self, ctx: &mut Context) {
+        if std::mem::take(&mut self.is_hurried) {
+            ctx.out.order(Order::AcknowledgeWithin(self.socket, Duration::ZERO));
+        }
+    }
+}
+
+impl Pools {
+    /// Why a statement waits that has its connection, for people.
+    pub(crate) fn why_kept_back(&self, session: &Session) -> Option<String> {
+        let server = self.connections.get(session.lease?)?.server;
+        Some(format!("{}: {NO_WRITE_LEASE}", self.servers[server].server.endpoint))
+    }
+}

@@ -1,0 +1,205 @@
+//! Who still has a server that is to be left: a planned change of the writer waits until nobody may write to the old one
+//! any more, and a server that leaves is left when its grace is over: by idle sessions, and by reads, with which nothing
+//! is lost. What may have an effect comes to its end.
+
+use crate::pool::pools::Pools;
+use crate::session::session::Session;
+use crate::worker::context::Context;
+use crate::worker::sessions::Sessions;
+use std::collections::BTreeMap;
+
+use weir_protocol::error::ServerError;
+
+use crate::pool::balance::GroupMember;
+use crate::session::session::Phase;
+use crate::snapshot::Standing;
+use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::work::Work;
+use crate::stats::WritingRow;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// MySQL's "server shutdown in progress" (08S01): an application connects anew.
+const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
+/// How long the end of a large row is waited for, behind which an error can stand.
+const LARGE_ROW_NS: Nanos = 5_000_000_000;
+
+impl Sessions {
+    /// Sessions that a server has as a writer, and that stay there for their next statement. Others may keep a
+    /// connection too (listeners with mode primary), and move on when there is another writer.
+    pub(crate) fn writing(&self, pools: &Pools) -> Vec<WritingRow> {
+        let mut counts: BTreeMap<(usize, String), u64> = BTreeMap::new();
+        for (key, connection) in &pools.connections {
+            if let Some(because) = self.writes_because(pools, key) {
+                *counts.entry((connection.server, because)).or_default() += 1;
+            }
+        }
+        let row = |((server, because), sessions): ((usize, String), u64)| WritingRow {
+            endpoint: pools.servers[server].server.endpoint.clone(),
+            because,
+            sessions,
+        };
+        counts.into_iter().map(row).collect()
+    }
+
+    /// Why the holder of this connection may write there; none if it may not.
+    fn writes_because(&self, pools: &Pools, key: ConnectionKey) -> Option<String> {
+        let session = self.get(pools.connections.get(key)?.holder?)?;
+        let is_lease = session.lease == Some(key);
+        if is_lease && session.is_pinned_to_reader {
+            return None;
+        }
+        let pins = session.all_pins();
+        match session.phase {
+            _ if !pins.is_empty() => Some(match session.obstacle() {
+                Some(obstacle) => format!("{}: {obstacle}", pins.words()),
+                None => pins.words(),
+            }),
+            Phase::Running | Phase::Settling | Phase::Held => Some("statement".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Worker {
+    /// Ends what still has a server whose grace is over: idle sessions and reads.
+    pub(crate) fn end_grace(&mut self) {
+        let holders =
+            self.pools.connections.iter().filter_map(|(key, connection)| Some((key, connection.holder?)));
+        let overdue: Vec<(ConnectionKey, SessionKey)> =
+            holders.filter(|(connection, _)| self.pools.has_overstayed(&self.ctx, *connection)).collect();
+        for (connection, key) in overdue {
+            match self.sessions.get(key).map(|session| &session.phase) {
+                Some(Phase::Idle) => self.work(key).close_overstayed(connection),
+                Some(Phase::Running) => self.work(key).end_read(connection),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// A read on a server whose grace is over. If its client has nothing of its result, it runs elsewhere; else an
+    /// error takes the place of the rest.
+    fn end_read(&mut self, connection: ConnectionKey) {
+        let session = &*self.session;
+        let execution = &session.execution;
+        if session.lease != Some(connection) || !execution.plan.is_read() || execution.plan.statement().multi
+        {
+            return;
+        }
+        let server = self.pools.connections[connection].server;
+        let lost = self.pools.connections[connection].loss_of();
+        if session.pins.is_empty() && self.session.may_retry(self.ctx, lost) {
+            if self.pools.is_served_elsewhere(self.session, server) {
+                self.session.take_withheld_back(self.ctx);
+                self.abandon_lease();
+                self.session.lose_lease();
+                self.run_again(lost);
+            }
+            return;
+        }
+        let overdue =
+            self.ctx.now.saturating_sub(self.pools.servers[server].server.leave_by.unwrap_or(self.ctx.now));
+        let at = self.pools.connections[connection].replies.breaks_off();
+        if !execution.reply.is_answering
+            || execution.reply.buffered_bytes_max > 0
+            || (at.is_none() && overdue < LARGE_ROW_NS)
+        {
+            return;
+        }
+        let endpoint = &self.pools.servers[server].server.endpoint;
+        let pins = session.all_pins();
+        let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
+        let message = format!(
+            "{endpoint} is taken out, and drain_grace_ms is over; the rest of this result is missing{state}"
+        );
+        self.break_off(at, MOVED, &message);
+    }
+
+    /// Closes a session that still has such a connection.
+    pub(crate) fn close_overstayed(&mut self, connection: ConnectionKey) {
+        let endpoint = &self.pools.servers[self.pools.connections[connection].server].server.endpoint;
+        let pins = self.session.all_pins();
+        let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
+        let message =
+            format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
+        self.fail_session(MOVED, &message);
+    }
+}
+
+impl Worker {
+    /// Closes the sessions that may still write to a server which is the writer no more.
+    pub(crate) fn cut_writers(&mut self, endpoint: &str) {
+        // Also where it was before it moved to another address.
+        let is_of_it = |connection: &crate::server::connection::ServerConnection| {
+            self.pools.servers[connection.server].server.endpoint == endpoint
+        };
+        let is_there = |(key, connection): (ConnectionKey, &crate::server::connection::ServerConnection)| {
+            let because = self.sessions.writes_because(&self.pools, key).filter(|_| is_of_it(connection))?;
+            let session = self.sessions.get(connection.holder?)?;
+            // It may be a reader now.
+            let only_reads = session.execution.plan.is_read() && session.all_pins().is_empty();
+            (!only_reads).then_some((connection.holder?, because))
+        };
+        let writers: Vec<(SessionKey, String)> = self.pools.connections.iter().filter_map(is_there).collect();
+        for (key, because) in writers {
+            self.work(key).cut_writer(endpoint, &because);
+        }
+    }
+}
+
+impl Work<'_> {
+    fn cut_writer(&mut self, endpoint: &str, because: &str) {
+        let session = &*self.session;
+        let is_running = matches!(session.phase, Phase::Running);
+        if is_running && session.execution.reply.is_answering {
+            let at = session.lease.and_then(|lease| self.pools.connections[lease].replies.breaks_off());
+            let message = format!(
+                "The writer is moved away from {endpoint}, where this session had: {because}; the rest of the result is \
+                 missing"
+            );
+            let error = if session.execution.may_have_run() { OUTCOME_UNKNOWN } else { MOVED };
+            return self.break_off(at, error, &message);
+        }
+        if matches!(session.phase, Phase::Settling) {
+            // It has its answer.
+            self.abandon();
+            self.session.lose_lease();
+            let message = format!("The writer is moved away from {endpoint} after the last statement");
+            return self.lost_after_reply(MOVED, message);
+        }
+        let message = format!("The writer is moved away from {endpoint}, where this session had: {because}");
+        if is_running && session.execution.may_have_run() {
+            let message = format!("{message}: it may or may not have taken effect");
+            return self.fail_session(OUTCOME_UNKNOWN, &message);
+        }
+        self.fail_session(MOVED, &message);
+    }
+}
+
+impl Pools {
+    /// Whether a connection's server leaves, and sessions may have it no longer.
+    pub(crate) fn has_overstayed(&self, ctx: &Context, connection: ConnectionKey) -> bool {
+        let server =
+            self.connections.get(connection).map(|connection| &self.servers[connection.server].server);
+        server.is_some_and(|server| server.is_leaving && server.leave_by.is_some_and(|by| by <= ctx.now))
+    }
+}
+
+impl Pools {
+    /// Whether another server could take a session's read.
+    fn is_served_elsewhere(&self, session: &Session, server: ServerIndex) -> bool {
+        let home = self.groups.get(&session.execution.hostgroup);
+        let readers =
+            home.and_then(|group| group.reader_hostgroup).and_then(|readers| self.groups.get(&readers));
+        let serves = |member: &GroupMember| {
+            let is_leaving = self.servers[member.server].server.is_leaving;
+            member.server != server && member.standing != Standing::Shunned && !is_leaving
+        };
+        [home, readers].into_iter().flatten().any(|group| group.members.iter().any(serves))
+    }
+}
