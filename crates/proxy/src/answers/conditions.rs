@@ -5,17 +5,16 @@
 //! are. Under another one they are converted, if nothing can get lost: what a character set lacks a server has replaced
 //! before (seen on MySQL 9.7: `?`; on MariaDB 10.11: a backslash, or a point in swe7, and the number in hexadecimal).
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Tracked;
-use crate::worker::context::Context;
 use std::borrow::Cow;
 
 use weir_protocol::charset::{self, Encoding, Server};
 use weir_protocol::frame;
 use weir_protocol::wire::{Reader, put_lenenc_bytes};
 
-use crate::session::session::Session;
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::session::session::{Session, Tracked};
+use crate::worker::context::Context;
 
 /// So many digits follow what stands for a character.
 const DIGITS: usize = 4;
@@ -173,16 +172,6 @@ impl Tracked {
                 .map_or(charset::UTF8MB4_GENERAL_CI, |known| known.id),
         };
         ResultText { encoding: Encoding::of(name), collation, width: width(name) }
-    }
-
-    /// The message of an error, in its character set. Where that writes ASCII in several bytes servers (MariaDB 10.11,
-    /// MySQL 9.7) send no message, or its first letter: there it stays readable.
-    pub(crate) fn message_to<'m>(&self, message: &'m str) -> Cow<'m, [u8]> {
-        let encoding = self.state.variable("character_set_results").and_then(Encoding::of);
-        match encoding.filter(|encoding| !encoding.is_wide() && *encoding != Encoding::Utf8) {
-            Some(encoding) => encoding.encode_all(message).into(),
-            None => message.as_bytes().into(),
-        }
     }
 }
 

@@ -1,26 +1,24 @@
 //! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
 //! id, counts of its last statement, its saved warnings, KILL.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::ops::Range;
-use std::rc::Rc;
 
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::ServerError;
-use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::state::State;
-use weir_sql::{Access, Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
+use weir_sql::{Access, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use crate::answers::literals;
 use crate::answers::multi_statement::is_known_before;
 use crate::client::connection::LOGIN_COLLATION;
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
+use crate::session::session::Session;
 use crate::snapshot::Account;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -91,29 +89,6 @@ impl Work<'_> {
     }
 }
 
-/// How a statement is to be read in this state, and whether it can be read with certainty at all. `fallback`
-/// holds where the session has not set sql_mode.
-pub(crate) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> (Dialect, bool) {
-    let mut dialect = fallback;
-    if let Some(mode) = state.variable("sql_mode") {
-        apply_sql_mode(&mut dialect, mode);
-    }
-    let lead_bytes = state.variable("character_set_client").map(LeadBytes::of_charset);
-    // In a few character sets (swe7) the bytes of SQL's own signs are letters.
-    let is_certain = lead_bytes != Some(None);
-    dialect.lead_bytes = lead_bytes.flatten().unwrap_or_default();
-    (dialect, is_certain)
-}
-
-/// What sql_mode changes in how statements are read.
-pub(crate) fn apply_sql_mode(dialect: &mut Dialect, mode: &str) {
-    let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
-    dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
-    dialect.brackets = has("MSSQL");
-    dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
-    dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
-}
-
 /// Appends the rest of an item of a select list, and an alias that keeps its column's name. Returns where the text
 /// goes on.
 fn put_item_end(
@@ -161,16 +136,6 @@ impl Pools {
             if has_old_name { "tx_isolation" } else { "transaction_isolation" },
             level.as_str(),
         )
-    }
-}
-
-impl Session {
-    /// The text of the COM_QUERY at the front of the inbox.
-    pub(crate) fn command_text(&self) -> &[u8] {
-        self.input
-            .inbox
-            .get(HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))
-            .unwrap_or_default()
     }
 }
 

@@ -6,9 +6,6 @@
 //!           questions of Weir's on the session's connection, each only where it is needed
 //! ```
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::worker::context::Context;
 use std::collections::HashSet;
 
 use weir_protocol::capability::Capabilities;
@@ -26,10 +23,13 @@ use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, lit
 use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Ending;
-use crate::session::session::Phase;
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.

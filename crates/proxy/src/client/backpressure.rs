@@ -2,7 +2,7 @@
 
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::pool::pools::Pools;
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::context::Context;

@@ -1,10 +1,5 @@
 //! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::pool::pools::Pools;
-use crate::session::session::Input;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
@@ -13,12 +8,14 @@ use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
-use crate::plan::execution_plan::CommandKind;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
-use crate::session::session::Execution;
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::route::Routed;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
@@ -239,41 +236,10 @@ impl Work<'_> {
     }
 }
 
-impl Execution {
-    /// Makes room for a new command.
-    pub(crate) fn reset(&mut self, now: crate::worker::keys::Nanos) {
-        *self = Self::default();
-        self.record.begun_at = now;
-        self.tries.started_at = now;
-    }
-}
-
 /// The statement id of an EXECUTE, RESET, CLOSE or SEND_LONG_DATA.
 pub(crate) fn statement_id(payload: &[u8]) -> Option<u32> {
     let bytes = payload.get(StmtExecute::STMT_ID)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
-impl Session {
-    /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
-    pub(crate) fn put_query_text(&mut self, text: &[u8]) {
-        self.execution.text.is_bare = self.has_query_attributes();
-        if let Some(code) = self.input.inbox.get_mut(HEADER_LEN) {
-            *code = Command::Query.code();
-        }
-        self.input.replace_text(text);
-    }
-}
-
-impl Session {
-    /// Whether a text that looks like a read can be trusted to be one.
-    pub(crate) fn is_surely_read(&self, ctx: &Context) -> bool {
-        let has_quotes = || self.command_text().iter().any(|byte| matches!(byte, b'"' | b'\\'));
-        // Of a long statement only the beginning has been looked at.
-        self.input.upload.is_none()
-            && self.tracked.is_text_certain
-            && (self.tracked.knows_sql_mode || ctx.learnt.knows_sql_mode || !has_quotes())
-    }
 }
 
 impl Pools {
@@ -322,17 +288,5 @@ impl Pools {
         }
         let members = &self.groups.get(&session.home_hostgroup())?.members;
         members.iter().find_map(|member| self.servers[member.server].charsets_after_reset.as_ref())
-    }
-}
-
-impl Input {
-    /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
-    /// there whole.
-    pub(crate) fn replace_text(&mut self, text: &[u8]) {
-        let Some(header) = Header::parse(&self.inbox) else { return };
-        let header = Header { len: text.len() + 1, ..header };
-        self.inbox.splice(HEADER_LEN + 1..self.command_bytes, text.iter().copied());
-        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        self.command_bytes = HEADER_LEN + header.len;
     }
 }

@@ -1,7 +1,5 @@
 //! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,17 +20,18 @@ use weir_session::state::State;
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
-use crate::session::session::Execution;
-use crate::session::session::Phase;
-use crate::session::session::Session;
+use crate::session::execution::Execution;
+use crate::session::phase::Phase;
 use crate::session::session::{
-    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked, Transaction, Writes,
+    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Session, Stay, Times, Tracked,
+    Transaction, Writes,
 };
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{Nanos, SessionKey};
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;

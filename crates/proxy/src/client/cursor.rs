@@ -3,10 +3,6 @@
 //! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
 //! was sent, or the statement is executed again, reset or closed.
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::command::{self, StmtFetch};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
@@ -14,9 +10,12 @@ use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
 use crate::client::command::statement_id;
-use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Ending;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::server::connection::ServerConnection;
+use crate::session::execution::Ending;
+use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 
 impl Work<'_> {
     /// COM_STMT_FETCH.

@@ -8,9 +8,6 @@
 //! are the same but for MySQL's OUT parameters, and for the count of warnings: servers give there those from before the first
 //! row. Which these are nobody can tell at the end, so all are counted: clients that ask before they read the rows miss none.
 
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::ok::{EofPacket, OkPacket};
@@ -18,7 +15,10 @@ use weir_protocol::status::StatusFlags;
 use weir_sql::Kind;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Ending;
+use crate::server::connection::ServerConnection;
+use crate::session::execution::Ending;
+use crate::session::session::Session;
+use crate::worker::context::Context;
 
 /// So much of a result waits for its end where only flags of little meaning are in doubt (indexes not used). Servers gather
 /// as much before they send.

@@ -3,18 +3,17 @@
 //! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
 //! schemas each user has come.
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::collections::HashMap;
 
 use weir_protocol::error::{self, ServerError};
 
-use crate::plan::execution_plan::CommandKind;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::pool::pools::Pools;
 use crate::pool::relogin::is_about_user;
-use crate::session::session::Ending;
+use crate::session::execution::Ending;
 use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::Nanos;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
@@ -57,13 +56,6 @@ impl KnownSchemas {
             schemas.clear();
         }
         schemas.insert(schema.into(), until);
-    }
-}
-
-impl Session {
-    /// Whether it has to stay in the schema of its login.
-    pub(crate) fn is_schema_locked(&self) -> bool {
-        self.account.as_ref().is_some_and(|account| account.user.schema_locked)
     }
 }
 

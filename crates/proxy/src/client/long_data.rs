@@ -4,10 +4,6 @@
 //! in front of the execution to whichever connection runs it. What is too much to be kept goes to a connection as it
 //! comes, and the session stays with that connection until the execution is over ([`Pins::LONG_DATA`]).
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::command::{StmtExecute, StmtLongData};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
@@ -16,10 +12,13 @@ use weir_session::prepared::LongData;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Phase;
-use crate::session::session::Upload;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::pool::pools::Pools;
+use crate::session::execution::Upload;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// Long data that one session keeps in memory, of all its statements.

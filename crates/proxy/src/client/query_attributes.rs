@@ -4,8 +4,6 @@
 //! COM_STMT_EXECUTE passes as it is. Of a COM_QUERY all else looks at the text only: the attributes are taken out of the command
 //! when it begins, and go in front of the text again when it is sent.
 
-use crate::server::connection::ServerConnection;
-use crate::worker::context::Context;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{
     NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes, query_attributes_len,
@@ -13,61 +11,9 @@ use weir_protocol::command::{
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
-use crate::session::session::Session;
+use crate::server::connection::ServerConnection;
 use crate::statement::work::Work;
-
-impl Session {
-    pub(crate) fn has_query_attributes(&self) -> bool {
-        self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
-    }
-
-    /// What goes in front of the text of its COM_QUERY, on connections that have the capability as it has.
-    fn query_attributes(&self) -> &[u8] {
-        if !self.has_query_attributes() {
-            return b"";
-        }
-        self.execution.text.attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES)
-    }
-
-    /// Puts the attributes back that were taken out of the command at the front of the inbox: it is to be looked at
-    /// anew from its beginning.
-    pub(crate) fn restore_query_attributes(&mut self) {
-        if !std::mem::take(&mut self.execution.text.is_bare) {
-            return;
-        }
-        let attributes = self.execution.text.attributes.take();
-        let attributes = attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES);
-        let Some(header) = Header::parse(&self.input.inbox) else { return };
-        let header = Header { len: header.len + attributes.len(), ..header };
-        self.input.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        let at = HEADER_LEN + 1;
-        self.input.inbox.splice(at..at, attributes.iter().copied());
-    }
-
-    /// Appends the COM_QUERY at the front of the inbox, or as much of it as is there, as a connection takes it that is like
-    /// the session.
-    pub(crate) fn put_command(&self, out: &mut Vec<u8>) {
-        let command = &self.input.inbox[..self.input.command_bytes];
-        if !self.execution.text.is_bare {
-            return out.extend_from_slice(command);
-        }
-        let attributes = self.query_attributes();
-        let Some(header) = Header::parse(command) else { return };
-        let header = Header { len: header.len + attributes.len(), ..header };
-        out.extend_from_slice(&header.encode());
-        out.push(command[HEADER_LEN]);
-        out.extend_from_slice(attributes);
-        out.extend_from_slice(&command[HEADER_LEN + 1..]);
-    }
-
-    /// Appends a COM_QUERY with another text than the client's.
-    pub(crate) fn put_query(&self, text: &[u8], out: &mut Vec<u8>) {
-        match self.query_attributes() {
-            b"" => put_query(out, text),
-            attributes => put_query_with_attributes(out, attributes, text),
-        }
-    }
-}
+use crate::worker::context::Context;
 
 impl Work<'_> {
     /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been

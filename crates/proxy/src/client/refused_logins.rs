@@ -1,12 +1,12 @@
 //! Refused logins in Weir's own log. Whoever knows the address can have logins refused as fast as the network is, so
 //! that the log has some of them, and how many more there were.
 
-use crate::worker::context::Context;
 use weir_protocol::error::ServerError;
 use weir_session::login::Refusal;
 
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
+use crate::worker::context::Context;
 use crate::worker::keys::Nanos;
 
 /// Lines in a row, for one worker.

@@ -1,7 +1,6 @@
 //! Commands too long to be kept: their first part is looked at and kept until a server takes them, the rest
 //! flows through as it comes.
 
-use crate::session::session::Session;
 use weir_protocol::command::Command;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
@@ -9,7 +8,8 @@ use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Upload;
+use crate::session::execution::Upload;
+use crate::session::session::Session;
 use crate::statement::work::Work;
 
 impl Work<'_> {

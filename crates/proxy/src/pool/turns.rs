@@ -12,12 +12,11 @@ use weir_protocol::error::ServerError;
 use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{Asked, Retained};
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::shared::{Asker, Victims};
 use crate::statement::replies::LEASE_LOST;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::keys::{ConnectionKey, SessionKey};
 
 /// News of a session's diagnostics.
 pub(crate) enum News {

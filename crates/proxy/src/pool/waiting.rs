@@ -1,17 +1,17 @@
 //! Sessions that wait for a server: how many may, and for how long.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::collections::VecDeque;
+
 use weir_protocol::error::ServerError;
 
 use crate::outbox::SocketId;
-use crate::session::session::Phase;
+use crate::pool::pools::Pools;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{Nanos, SessionKey};
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
@@ -121,21 +121,6 @@ impl Worker {
                 self.work(waiter.session).wait_timed_out();
             }
         }
-    }
-}
-
-impl Session {
-    /// Its place in line, if it waits.
-    pub(crate) fn waiter(&self) -> Option<Waiter> {
-        let Phase::Waiting(since) = self.phase else { return None };
-        Some(Waiter {
-            session: self.key,
-            socket: self.socket,
-            identity: self.identity,
-            hostgroup: self.execution.hostgroup,
-            served_by: self.execution.served_by,
-            since,
-        })
     }
 }
 

@@ -14,12 +14,9 @@ use weir_session::state::State;
 use weir_topology::SessionVariables;
 
 use crate::outbox::SocketId;
-use crate::session::session::Settle;
+use crate::session::execution::Settle;
 use crate::snapshot::ServerTls;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// A connection to a server.
 pub(crate) struct ServerConnection {
@@ -440,5 +437,19 @@ impl Replies {
         if let Some(relayed) = relayed.next_back() {
             relayed.continued = Some((sent, received));
         }
+    }
+}
+
+/// A connection that is lost to the session that had it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    pub server: ServerIndex,
+    pub opened_at: Nanos,
+}
+
+impl ServerConnection {
+    /// What is to be remembered of a connection when it is lost.
+    pub(crate) fn loss_of(&self) -> Lost {
+        Lost { server: self.server, opened_at: self.age.opened_at }
     }
 }

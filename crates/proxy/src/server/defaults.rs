@@ -1,9 +1,5 @@
 //! Defaults: what a fresh connection begins with, and a session for as long as it lives.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Tracked;
-use crate::worker::context::Context;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,19 +7,16 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::wire::Reader;
 use weir_session::defaults::{Defaults, carried};
 use weir_session::state::State;
-use weir_sql::Dialect;
 use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
-use crate::answers::own_replies::apply_sql_mode;
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::pools::Pool;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Stage;
+use crate::pool::pools::{Pool, Pools};
+use crate::server::connection::{DiscardReason, Expected, ServerConnection, Stage};
 use crate::session::session::Session;
 use crate::statement::statement_end::last_packet;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// The defaults of connections that were logged in as one identity.
@@ -32,17 +25,6 @@ pub(crate) struct KnownDefaults {
     /// [`ServerShared::renewal`](weir_topology::ServerShared::renewal) from before the login.
     renewal: u64,
     defaults: Rc<Defaults>,
-}
-
-impl Session {
-    /// How its statements are read where it has not set sql_mode itself.
-    pub(crate) fn default_dialect(&self, fallback: Dialect) -> Dialect {
-        let mut dialect = fallback;
-        if let Some(mode) = self.tracked.default_sql_mode() {
-            apply_sql_mode(&mut dialect, mode);
-        }
-        dialect
-    }
 }
 
 /// What has come of the question for a connection's defaults.
@@ -229,11 +211,5 @@ impl Pools {
             known.as_ref().and_then(|known| known.is_autocommit()).unwrap_or(of_server);
         session.tracked.defaults = known;
         session.tracked.suits = None;
-    }
-}
-
-impl Tracked {
-    pub(crate) fn default_sql_mode(&self) -> Option<&str> {
-        self.defaults.as_ref()?.variables().variable("sql_mode")
     }
 }

@@ -1,18 +1,15 @@
 //! Making a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::defaults::Defaults;
 use weir_session::state::State;
 
-use crate::answers::own_replies::apply_sql_mode;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Stage;
+use crate::pool::pools::Pools;
+use crate::server::connection::{DiscardReason, Expected, Stage};
+use crate::session::tracked::apply_sql_mode;
 use crate::statement::completion_type::RELEASE;
-use crate::statement::relay::Meaning;
-use crate::statement::relay::meaning_of;
+use crate::statement::relay::{Meaning, meaning_of};
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to

@@ -1,11 +1,6 @@
 //! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
 //! reports what happens there.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::server::connection::Traces;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;
@@ -14,10 +9,12 @@ use weir_session::pin::Pins;
 use weir_sql::{Kind, Scope};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::session::session::Phase;
+use crate::pool::pools::Pools;
+use crate::server::connection::{DiscardReason, Expected, ServerConnection, Traces};
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset

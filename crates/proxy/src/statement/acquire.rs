@@ -1,24 +1,20 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_sql::{Kind, Uses};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::balance::GroupMember;
-use crate::pool::balance::Load;
-use crate::pool::balance::choose;
+use crate::pool::balance::{GroupMember, Load, choose};
+use crate::pool::pools::Pools;
 use crate::pool::waiting::Waiter;
-use crate::session::session::Phase;
+use crate::server::connection::ServerConnection;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::snapshot::Standing;
 use crate::statement::work::Work;
 use crate::statement::write_lease::NO_WRITE_LEASE;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex};
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
 const IDLE_LOOKED_AT: usize = 8;

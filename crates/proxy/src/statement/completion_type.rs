@@ -3,12 +3,12 @@
 //! With RELEASE the server closes the connection behind its reply, without a word of it in the text. Such a connection is
 //! not to go to another session. CHAIN shows in the status flags, as COMMIT AND CHAIN does.
 
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
 use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Ending;
+use crate::server::connection::ServerConnection;
+use crate::session::execution::Ending;
+use crate::session::session::Session;
 
 /// The value as servers report it.
 pub(crate) const RELEASE: &str = "RELEASE";

@@ -8,38 +8,22 @@
 //! Idle (lease A) ── step_aside ─► Waiting ─► Running (lease B; A aside) ─► Settling ── come_back ─► Idle (lease A)
 //! ```
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::rc::Rc;
 
-use weir_protocol::status::StatusFlags;
-use weir_session::pin::{PinBoard, Pins};
-use weir_session::state::State;
-use weir_sql::{Effects, Kind, Uses};
+use weir_session::pin::Pins;
+use weir_sql::Uses;
 
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
-use crate::session::session::Ending;
-use crate::session::session::Phase;
+use crate::session::bonds::Detour;
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::statement::replies::LEASE_LOST;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-
-/// What belongs to the lease that is put aside.
-pub(crate) struct Detour {
-    /// None once the connection is lost; then nothing of the session was there.
-    lease: Option<ConnectionKey>,
-    pins: PinBoard,
-    retained: Retained,
-    state: Rc<State>,
-    stays_in: Option<u32>,
-    is_pinned_to_reader: bool,
-    has_own_insert_id: bool,
-    is_read_only: bool,
-    transaction_since: Nanos,
-}
 
 impl Work<'_> {
     /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
@@ -93,11 +77,6 @@ impl Work<'_> {
 }
 
 impl Session {
-    /// The pins of its own lease, which may be put aside.
-    pub(crate) fn pins_on_lease(&mut self) -> &mut PinBoard {
-        self.stay.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
-    }
-
     /// Whether the lease can wait for its session: it has an open transaction, of which a user with
     /// `transaction_persistent = 0` wants single statements to run elsewhere, or is only kept.
     fn may_leave_lease(&self) -> bool {
@@ -136,40 +115,6 @@ impl Session {
             && self.track.is_none()
             && self.diagnostics.retained_on.is_none()
             && self.diagnostics.fetching == 0
-    }
-
-    /// The flags of the transaction that is put aside, for the replies meanwhile.
-    pub(crate) fn flags_aside(&self) -> StatusFlags {
-        let Some(detour) = &self.stay.detour else { return StatusFlags::empty() };
-        let mut flags = StatusFlags::empty();
-        flags.set(StatusFlags::IN_TRANS, detour.pins.pins().contains(Pins::TRANSACTION));
-        flags.set(StatusFlags::IN_TRANS_READONLY, detour.is_read_only);
-        flags
-    }
-
-    /// What holds the session, on the lease that it has and on the one put aside.
-    pub(crate) fn all_pins(&self) -> Pins {
-        self.stay.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
-    }
-
-    /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
-    /// written is not committed, and can't be seen elsewhere.
-    pub(crate) fn must_see(&self) -> Nanos {
-        if self.stay.detour.is_some() { self.writes.last_commit_at } else { self.writes.last_at }
-    }
-
-    /// Whether a statement that was answered in a transaction is one that can't have committed anything.
-    pub(crate) fn is_surely_uncommitted(&self) -> bool {
-        let statement = self.execution.plan.statement();
-        let is_plain = matches!(
-            statement.kind,
-            Kind::Select | Kind::With | Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete
-        );
-        is_plain
-            && !statement.multi
-            && self.input.upload.is_none()
-            && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
-            && self.pins.pins().contains(Pins::TRANSACTION)
     }
 }
 

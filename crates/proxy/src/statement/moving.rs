@@ -26,24 +26,19 @@ use weir_session::remains;
 use weir_session::user_variables::{
     self, NAMES_ON_MARIADB, NAMES_ON_MYSQL, Obstacle, Question, UserVariables,
 };
-
-use crate::pool::pools::Pools;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::HiddenCode;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Phase;
-use crate::session::session::Session;
-use crate::statement::recovery::rejected::is_wsrep_refusal;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
 use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
 use crate::pool::identity::IDENTITY_CAPABILITIES;
+use crate::pool::pools::Pools;
+use crate::server::connection::{DiscardReason, Expected, HiddenCode, ServerConnection};
+use crate::session::phase::Phase;
+use crate::session::session::Session;
+use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
 use crate::worker::Worker;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, SessionKey};
 
 /// Where a session stands with that.
 pub(crate) enum Moving {

@@ -9,12 +9,10 @@ use weir_session::pin::Pins;
 
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Stage;
+use crate::server::connection::{DiscardReason, Expected, Stage};
 use crate::server::defaults::DefaultsAnswer;
 use crate::server::verify::must_report;
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::replies::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;

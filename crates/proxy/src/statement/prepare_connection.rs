@@ -1,8 +1,5 @@
 //! Making a lease ready for a statement, and sending it.
 
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::rc::Rc;
 
 use foldhash::HashMap;
@@ -16,9 +13,11 @@ use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::{Expected, Relayed};
-use crate::session::session::Phase;
+use crate::server::connection::{Expected, Relayed, ServerConnection};
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 impl Work<'_> {
@@ -243,7 +242,7 @@ impl Work<'_> {
     /// many bytes it has become longer.
     fn put_execute(
         packet: &[u8],
-        execution: &crate::session::session::Execution,
+        execution: &crate::session::execution::Execution,
         statements: &mut HashMap<u32, ClientStatement>,
         capabilities: Capabilities,
         connection: &mut crate::server::connection::ServerConnection,

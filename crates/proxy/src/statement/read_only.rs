@@ -4,10 +4,6 @@
 //! as any transaction, with a statement that commits implicitly, and runs that: DDL, BEGIN, LOCK TABLES and the like.
 //! So on a reader Weir commits first, and the statement goes where it would go without a transaction.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Tracked;
-use crate::worker::context::Context;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_session::pin::Pins;
@@ -15,10 +11,12 @@ use weir_sql::{Access, Effects, Kind};
 
 use crate::answers::own_replies::Outcome;
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Expected;
-use crate::session::session::Phase;
+use crate::pool::pools::Pools;
+use crate::server::connection::{Expected, ServerConnection};
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
@@ -277,15 +275,6 @@ impl Pools {
         session.diagnostics.row_count = 0;
         session.reply_ok(ctx);
         Some(Outcome::Answered)
-    }
-}
-
-impl Tracked {
-    /// Transactions of this session are read-only unless they say otherwise: SET SESSION TRANSACTION READ ONLY.
-    pub(crate) fn begins_read_only(&self) -> bool {
-        ["tx_read_only", "transaction_read_only"]
-            .iter()
-            .any(|name| self.state.variable(name).is_some_and(|value| matches!(value, "ON" | "1")))
     }
 }
 

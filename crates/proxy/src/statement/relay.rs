@@ -1,10 +1,6 @@
 //! The reply of a session's own statement on its way to the client: what passes untouched, what is read, and
 //! what is changed for this client.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::borrow::Cow;
 
 use weir_protocol::capability::Capabilities;
@@ -20,11 +16,13 @@ use weir_session::state::{State, is_restorable};
 use weir_sql::{Effects, Kind, Statement};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Ending;
-use crate::statement::reported_state::Explanation;
-use crate::statement::reported_state::Reported;
-use crate::statement::reported_state::explain;
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::session::execution::Ending;
+use crate::session::session::Session;
+use crate::statement::reported_state::{Explanation, Reported, explain};
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// What stands in a text.

@@ -1,9 +1,5 @@
 //! Bytes from servers: logins, replies to Weir's own statements, and the end of a connection.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
@@ -12,15 +8,14 @@ use weir_session::login::BackendStep;
 use weir_session::pin::Pins;
 
 use crate::outbox::{Order, SocketId};
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Purpose;
-use crate::server::connection::Stage;
-use crate::session::session::Phase;
-use crate::session::session::Settle;
-use crate::statement::recovery::retry::Lost;
+use crate::pool::pools::Pools;
+use crate::server::connection::{DiscardReason, Expected, Lost, Purpose, ServerConnection, Stage};
+use crate::session::execution::Settle;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// A buffer for the begin of a packet stays with its connection up to this size.

@@ -1,6 +1,5 @@
 //! What the query rules and a statement's own hints say of it, before anything else is done with it.
 
-use crate::worker::context::Context;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,10 +13,11 @@ use weir_session::state::State;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::snapshot::Snapshot;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::Nanos;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
@@ -167,12 +167,6 @@ impl Session {
             .inbox
             .get(HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))
             .unwrap_or_default()
-    }
-
-    /// The hostgroup of statements of which no rule and no hint says anything.
-    pub(crate) fn home_hostgroup(&self) -> u32 {
-        let default = self.account.as_ref().map_or(0, |account| account.user.default_hostgroup);
-        self.listener.hostgroup.unwrap_or(default)
     }
 
     /// The pin of rules with multiplex 0 and 1, once the statement has run.

@@ -3,22 +3,13 @@
 //! goes on at another one if it has left nothing behind that lives there. Sessions that have got a connection in a
 //! hostgroup with multiplex = 0 keep it in the same way, as long as their statements belong there.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use weir_config::ListenerMode;
 
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::session::session::Session;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::ServerIndex;
-
-impl Session {
-    /// Whether it keeps its connection between statements.
-    pub(crate) fn is_bound(&self) -> bool {
-        self.listener.mode != ListenerMode::Split
-            || self.account.as_ref().is_some_and(|account| account.user.fast_forward)
-    }
-}
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, ServerIndex};
 
 impl Pools {
     /// The hostgroup whose servers a bound session may have. Replicas of a cluster without a reader hostgroup are

@@ -1,32 +1,25 @@
 //! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::Access;
-use crate::server::connection::ServerConnection;
-use crate::server::connection::Settling;
-use crate::server::connection::Traces;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::error::{LOCK_DEADLOCK, PARSE_ERROR, ServerError};
 use weir_protocol::frame;
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
-use weir_sql::{Dialect, Effects, Kind};
+use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Retained;
-use crate::session::session::Ending;
-use crate::session::session::Execution;
-use crate::session::session::Phase;
-use crate::session::session::Settle;
+use crate::pool::pools::Pools;
+use crate::server::connection::{
+    Access, DiscardReason, Expected, Retained, ServerConnection, Settling, Traces,
+};
+use crate::session::execution::{Ending, Execution, Settle};
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::completion_type::Closes;
 use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::ServerIndex;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, ServerIndex};
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
 const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
@@ -451,19 +444,6 @@ impl Session {
             && !text.contains(&b',')
             && !text.to_ascii_lowercase().windows(7).any(|word| word == b"default");
         is_plain.then_some(text)
-    }
-
-    /// Replaces a session's state, and what is derived from it.
-    pub(crate) fn set_state(&mut self, ctx: &mut Context, state: std::rc::Rc<weir_session::state::State>) {
-        let fallback = Dialect { server: self.tracked.dialect.server, ..ctx.learnt.default_dialect };
-        let fallback = self.default_dialect(fallback);
-        (self.tracked.dialect, self.tracked.is_text_certain) =
-            crate::answers::own_replies::dialect_of(&state, fallback);
-        // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
-        self.tracked.knows_sql_mode =
-            state.variable("sql_mode").is_some() || self.tracked.default_sql_mode().is_some();
-        self.tracked.state = state;
-        self.note_wait_timeout(ctx);
     }
 }
 

@@ -12,27 +12,20 @@
 //!
 //! What the server has when the lease lapses may run on there.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::outbox::Order;
-use crate::pool::pools::Pool;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::session::session::Execution;
-use crate::session::session::Phase;
-use crate::statement::replies::LEASE_LOST;
-use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::pool::pools::{Pool, Pools};
+use crate::server::connection::{DiscardReason, Expected, ServerConnection};
+use crate::session::execution::Execution;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
+use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// How often it is looked whether the lease has been extended.
 const LOOK_EVERY_NS: Nanos = 5_000_000;
@@ -43,13 +36,6 @@ const LATE_BYTES: Duration = Duration::from_millis(1);
 
 /// For people.
 pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
-
-impl Execution {
-    /// Whether the client's statement may have had an effect on the server that has not answered it.
-    pub(crate) fn may_have_run(&self) -> bool {
-        self.tries.is_sent && !self.plan.is_read() && !self.plan.kind().is_harmless()
-    }
-}
 
 impl Pool {
     /// When what is on its way to the server has to be looked at.

@@ -1,8 +1,5 @@
 //! Passes records to the logs: statements when they have ended, and the begin and end of sessions.
 
-use crate::server::connection::Replies;
-use crate::session::session::Execution;
-use crate::worker::context::Context;
 use std::io::Write;
 
 use weir_config::LogVariables;
@@ -13,10 +10,12 @@ use weir_sql::Kind;
 
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::Dice;
-use crate::session::session::Ending;
+use crate::server::connection::Replies;
+use crate::session::execution::{Ending, Execution};
 use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
+use crate::worker::context::Context;
 use crate::worker::keys::Nanos;
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).

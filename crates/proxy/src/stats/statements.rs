@@ -1,8 +1,5 @@
 //! Counts statements: their digest, how long they took, and how they ended.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::rc::Rc;
 
 use weir_protocol::command::Command;
@@ -14,12 +11,14 @@ use weir_sql::{Digest, DigestOptions};
 
 use crate::client::connection::USER_LIMIT_REACHED;
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
-use crate::session::session::Ending;
+use crate::session::execution::Ending;
+use crate::session::session::Session;
 use crate::snapshot::Snapshot;
 use crate::stats::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::ServerIndex;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, ServerIndex};
 
 /// A session's number in the statistics, with the schema for which it holds.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Counts of what a worker has, for people, metrics and tests.
 
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::worker::Worker;
 
 /// A worker's sessions and pools at one moment.

@@ -1,20 +1,18 @@
 //! Sessions whose clients have been silent for too long.
 
-use crate::session::session::Times;
-use crate::worker::context::Context;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 
 /// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
-const WATCHED_UP_TO_S: u64 = 60;
-const SECOND_NS: Nanos = 1_000_000_000;
+pub(crate) const WATCHED_UP_TO_S: u64 = 60;
+pub(crate) const SECOND_NS: Nanos = 1_000_000_000;
 
 /// What MySQL says before it closes the connection (seen on 9.7). MariaDB says nothing (10.11).
 const DISCONNECTED: ServerError = ServerError { code: 4031, sqlstate: *b"HY000" };
@@ -72,27 +70,5 @@ impl Work<'_> {
             frame::packet(buffer, &mut 0, |out| ErrPacket::new(DISCONNECTED, DISCONNECTED_TEXT).write(out));
         }
         self.close_session();
-    }
-}
-
-impl Session {
-    /// The session's state has changed: it may have a `wait_timeout` of its own now.
-    pub(crate) fn note_wait_timeout(&mut self, ctx: &mut Context) {
-        let own_s =
-            self.tracked.state.variable("wait_timeout").and_then(|text| text.parse().ok()).unwrap_or(0);
-        if own_s == std::mem::replace(&mut self.times.own_wait_s, own_s)
-            || !(1..=WATCHED_UP_TO_S).contains(&own_s)
-        {
-            return;
-        }
-        let (socket, at) = (self.socket, ctx.now + own_s * SECOND_NS);
-        ctx.timers.wait(self.key, socket, at);
-    }
-}
-
-impl Times {
-    /// How long it may be silent by its own word; none if it has not set `wait_timeout`.
-    pub(crate) fn own_wait(&self) -> Option<Nanos> {
-        (self.own_wait_s > 0).then(|| self.own_wait_s.saturating_mul(SECOND_NS))
     }
 }

@@ -3,28 +3,21 @@
 //! A KILL names a server's thread, and by the time it arrives the thread may run something else. So a connection
 //! with a KILL under way is fenced: it runs nothing further until the server has confirmed the KILL.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::worker::context::Context;
 use weir_protocol::error;
 use weir_sql::KillTarget;
 
-use crate::answers::own_replies::KILL_DENIED;
-use crate::answers::own_replies::Outcome;
+use crate::answers::own_replies::{KILL_DENIED, Outcome};
+use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Kill;
-use crate::server::connection::Purpose;
-use crate::session::session::Asking;
-use crate::session::session::Phase;
+use crate::server::connection::{DiscardReason, Expected, Kill, Purpose, ServerConnection};
+use crate::session::phase::{Asking, Phase};
 use crate::session::session::Session;
 use crate::session_id;
 use crate::shared::{Asker, KillOutcome, Message, Victims};
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, SessionKey};
 
 impl Pools {
     /// Sends a KILL against what runs on a connection, over a connection of its own.

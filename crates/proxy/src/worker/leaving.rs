@@ -2,25 +2,22 @@
 //! any more, and a server that leaves is left when its grace is over: by idle sessions, and by reads, with which nothing
 //! is lost. What may have an effect comes to its end.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
-use crate::worker::sessions::Sessions;
 use std::collections::BTreeMap;
 
 use weir_protocol::error::ServerError;
 
 use crate::pool::balance::GroupMember;
-use crate::session::session::Phase;
+use crate::pool::pools::Pools;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::snapshot::Standing;
 use crate::statement::replies::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
 use crate::stats::WritingRow;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::worker::sessions::Sessions;
 
 /// MySQL's "server shutdown in progress" (08S01): an application connects anew.
 const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };

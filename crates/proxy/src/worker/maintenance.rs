@@ -1,24 +1,17 @@
 //! Looking after connections and transactions, once a second: idle connections that need a ping, are too many or too
 //! old, connections opened in advance, transactions that take too long.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::worker::context::Context;
 use weir_protocol::command;
 use weir_session::pin::Pins;
 
 use crate::outbox::{Owner, SocketId};
+use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::Purpose;
-use crate::server::connection::Stage;
-use crate::session::session::Phase;
+use crate::server::connection::{DiscardReason, Expected, Purpose, ServerConnection, Stage};
+use crate::session::phase::Phase;
 use crate::worker::Worker;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// A server that has not answered a statement of Weir's own after this time hangs. These statements take no time and
 /// wait for no lock.

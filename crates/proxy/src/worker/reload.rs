@@ -1,22 +1,19 @@
 //! New configuration and roles.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use weir_protocol::error;
 
 use crate::pool::balance::GroupMember;
-use crate::pool::pools::Group;
-use crate::pool::pools::Pool;
+use crate::pool::pools::{Group, Pool, Pools};
 use crate::server::connection::DiscardReason;
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
+use crate::worker::context::Context;
+use crate::worker::keys::{Nanos, ServerIndex};
 
 impl Worker {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use

@@ -1,7 +1,5 @@
 //! What a worker tells of itself: copies of what it has counted, and of what it has now.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::collections::HashMap;
 
 use weir_protocol::frame::HEADER_LEN;
@@ -9,16 +7,16 @@ use weir_session::pin::Pins;
 use weir_sql::Kind;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::pools::Pool;
-use crate::server::connection::ServerConnection;
-use crate::server::connection::Stage;
-use crate::session::session::Phase;
+use crate::pool::pools::{Pool, Pools};
+use crate::server::connection::{ServerConnection, Stage};
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::stats::{
     FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow, Totals,
     WorkerReport,
 };
 use crate::worker::Worker;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::sessions::Sessions;
 

@@ -8,7 +8,8 @@ use slab::Slab;
 
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
-use crate::session::session::{Phase, Session};
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::session_id;
 use crate::worker::context::Context;
 use crate::worker::keys::SessionKey;

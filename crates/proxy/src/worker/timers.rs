@@ -2,18 +2,17 @@
 //! statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
 //! connections are looked over.
 
-use crate::worker::context::Context;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::outbox::{Owner, SocketId};
-use crate::session::session::Phase;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
 use crate::shared::Drain;
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::context::Context;
+use crate::worker::keys::{Nanos, SessionKey};
 
 /// How often connections are looked over.
 const LOOK_OVER_NS: Nanos = 1_000_000_000;

@@ -4,20 +4,19 @@
 //! Seen on MariaDB 10.11 and MySQL 9.7: every query sets it, also one inside another statement or a routine; other
 //! statements leave it alone, results or not. Only for plain queries it follows from the rows that were sent.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::fmt::Write;
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_sql::{Access, Counts, Effects, Kind, Uses};
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Expected;
-use crate::server::connection::Retained;
-use crate::session::session::Ending;
+use crate::pool::pools::Pools;
+use crate::server::connection::{Expected, Retained};
+use crate::session::execution::Ending;
+use crate::session::session::Session;
 use crate::statement::statement_end::REFUSED;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.

@@ -3,17 +3,13 @@
 //! answered from it; this is about those for which that is not enough: executions of prepared statements, and code
 //! whose text nobody sees. (FOUND_ROWS() and LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
 
-use crate::pool::pools::Pools;
-use crate::server::connection::Known;
-use crate::server::connection::ServerConnection;
-use crate::worker::context::Context;
 use weir_sql::Uses;
 
-use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Expected;
-use crate::server::connection::Retained;
+use crate::pool::pools::Pools;
+use crate::server::connection::{Expected, Known, Retained, ServerConnection};
 use crate::session::session::Session;
 use crate::statement::diagnostics::found_rows::query_of;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
@@ -23,11 +19,6 @@ const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
 const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
 
 impl Session {
-    fn executes_with(&self, uses: Uses) -> bool {
-        self.execution.plan.kind() == CommandKind::Execute
-            && self.execution.plan.statement().uses.contains(uses)
-    }
-
     /// The rows of a query that uses no table, after which FOUND_ROWS() is the session's; or, where the statement does not
     /// ask for that too, can be made so later.
     fn rows_of_a_query(&self) -> Option<u64> {

@@ -4,8 +4,6 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
@@ -15,17 +13,14 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::pool::turns::News;
-use crate::server::connection::Asked;
-use crate::server::connection::Expected;
-use crate::server::connection::Fetch;
-use crate::server::connection::Retained;
-use crate::server::connection::RetainedFor;
-use crate::session::session::Phase;
-use crate::session::session::SavedWarnings;
-use crate::session::session::Session;
+use crate::server::connection::{Asked, Expected, Fetch, Retained, RetainedFor};
+use crate::session::phase::Phase;
+use crate::session::session::{SavedWarnings, Session};
 use crate::statement::work::Work;
 use crate::worker::Worker;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
@@ -366,80 +361,6 @@ impl Session {
             && self.execution.plan.statement().hidden_code
             && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
         may_ask || self.depends_on_insert_id()
-    }
-
-    /// A session's lease is gone, and with it what only the lease knew.
-    pub(crate) fn lose_lease(&mut self) {
-        self.lease = None;
-        self.forget_questions();
-        if self.diagnostics.retained_on.is_none() {
-            self.diagnostics.lose(self.diagnostics.retained);
-            self.diagnostics.retained = Retained::empty();
-        }
-    }
-}
-
-impl Session {
-    /// Whether statements of this kind leave older warnings where they are (MariaDB 10.11).
-    pub(crate) fn kind_leaves_warnings(&self) -> bool {
-        match self.execution.plan.statement().kind {
-            Kind::Empty
-            | Kind::Use
-            | Kind::SetTransaction
-            | Kind::SetRole
-            | Kind::Begin
-            | Kind::StartTransactionReadOnly
-            | Kind::Commit
-            | Kind::Rollback
-            | Kind::RollbackTo
-            | Kind::Savepoint
-            | Kind::ReleaseSavepoint
-            | Kind::UnlockTables
-            | Kind::Deallocate
-            | Kind::Kill
-            | Kind::XaStart
-            | Kind::XaEnd
-            | Kind::XaPrepare
-            | Kind::XaCommit
-            | Kind::XaRollback
-            | Kind::XaRecover
-            | Kind::RenameUser
-            | Kind::SetPassword
-            | Kind::Help
-            | Kind::Flush
-            | Kind::BackupStage => true,
-            Kind::Select
-            | Kind::With
-            | Kind::Values
-            | Kind::Do
-            | Kind::Set
-            | Kind::SetStatement
-            | Kind::Explain => !self.may_use_tables(),
-            Kind::Create
-            | Kind::CreateRoutine
-            | Kind::Alter
-            | Kind::Drop
-            | Kind::Grant
-            | Kind::Revoke
-            | Kind::Show
-            | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(), self.tracked.dialect),
-            // Who knows what they run; the connection has the answer.
-            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => true,
-            _ => false,
-        }
-    }
-
-    /// Whether the session's statement may use a table.
-    fn may_use_tables(&self) -> bool {
-        weir_sql::may_use_tables(self.statement_text(), self.tracked.dialect)
-    }
-
-    /// The text of the session's statement, also of one that was prepared.
-    pub(crate) fn statement_text(&self) -> &[u8] {
-        match &self.execution.text.prepared {
-            Some(prepared) => prepared.text(),
-            None => self.command_text(),
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 //! client is told, with the answer to its current command or to its next one. In the middle of a result the error takes
 //! the place of the rows that are missing. Without a word it is closed only in the middle of a large row.
 
-use crate::server::connection::Replies;
 use weir_protocol::command::Command;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
@@ -11,13 +10,11 @@ use weir_session::pin::Pins;
 use weir_sql::Effects;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Expected;
-use crate::session::session::Ending;
-use crate::session::session::Phase;
+use crate::server::connection::{Expected, Lost, Replies};
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
-use crate::statement::recovery::retry::Lost;
-use crate::statement::replies::LEASE_LOST;
-use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
 
 /// The answer to the next command of a session that has lost what can't be had again. The session ends with it.

@@ -18,21 +18,20 @@
 //! what it has received. 3101 is another matter: the group has decided against the transaction, on every member alike,
 //! and its SQLSTATE (40000) says so.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
+use crate::pool::pools::Pools;
 use crate::server::connection::DiscardReason;
-use crate::session::session::Phase;
-use crate::session::session::Refusal;
+use crate::session::execution::Refusal;
+use crate::session::phase::Phase;
 use crate::session::session::Session;
-use crate::statement::replies::LEASE_LOST;
-use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::ConnectionKey;
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.

@@ -5,33 +5,18 @@
 //! it is sent in all is limited by `connect_retries_on_failure`. A connection that was opened after the last loss shows
 //! that the server lived then; a statement that makes servers crash does not get past that.
 
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::session::session::Tries;
-use crate::worker::context::Context;
 use weir_sql::Kind;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::Phase;
+use crate::server::connection::Lost;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
 use crate::statement::work::Work;
+use crate::worker::context::Context;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
 
 /// By then the worker has heard of all connections that were lost at the same time.
 const AGAIN_AFTER_NS: Nanos = 1_000_000;
-/// The same where only the server is left on which its connection was lost: if that has died, its other connections have
-/// broken, too, and the worker will have heard of it by then. So long again with each time that it was sent.
-const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
-/// For so long after it has lost a connection a server may still be losing the others. Who ends single connections of a
-/// server that lives, one query after the other, takes longer.
-const DYING_NS: Nanos = 2_000_000_000;
-
-/// A connection that is lost to the session that had it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lost {
-    pub server: ServerIndex,
-    pub opened_at: Nanos,
-}
 
 impl Work<'_> {
     /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
@@ -51,13 +36,6 @@ impl Work<'_> {
         }
         self.pools.parked.extend(session.waiter());
         self.ctx.timers.unpark(self.ctx.now + AGAIN_AFTER_NS);
-    }
-}
-
-impl ServerConnection {
-    /// What is to be remembered of a connection when it is lost.
-    pub(crate) fn loss_of(&self) -> Lost {
-        Lost { server: self.server, opened_at: self.age.opened_at }
     }
 }
 
@@ -99,22 +77,5 @@ impl Session {
             }
             _ => self.execution.plan.asks_variables(),
         }
-    }
-}
-
-impl Tries {
-    /// How many failures of servers it has seen, this loss included.
-    pub(crate) fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
-        let is_same_failure = self.lost_on == Some(lost.server)
-            && lost.opened_at < self.lost_at
-            && now < self.lost_at + DYING_NS;
-        // Losses before it was sent are no failures.
-        (self.failures + u32::from(!is_same_failure)).max(1)
-    }
-
-    /// The server on which its connection was lost, if it is to look for another one.
-    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
-        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
-        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
     }
 }

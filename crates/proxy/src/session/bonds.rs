@@ -1,0 +1,120 @@
+//! What holds a session to its servers, and what it has to see there.
+
+use std::rc::Rc;
+
+use weir_config::ListenerMode;
+use weir_protocol::status::StatusFlags;
+use weir_session::pin::{PinBoard, Pins};
+use weir_session::state::State;
+use weir_sql::{Effects, Kind};
+
+use crate::pool::waiting::Waiter;
+use crate::server::connection::Retained;
+use crate::session::phase::Phase;
+use crate::session::session::Session;
+use crate::worker::keys::{ConnectionKey, Nanos};
+
+impl Session {
+    /// The pins of its own lease, which may be put aside.
+    pub(crate) fn pins_on_lease(&mut self) -> &mut PinBoard {
+        self.stay.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
+    }
+
+    /// What holds the session, on the lease that it has and on the one put aside.
+    pub(crate) fn all_pins(&self) -> Pins {
+        self.stay.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
+    }
+
+    /// The flags of the transaction that is put aside, for the replies meanwhile.
+    pub(crate) fn flags_aside(&self) -> StatusFlags {
+        let Some(detour) = &self.stay.detour else { return StatusFlags::empty() };
+        let mut flags = StatusFlags::empty();
+        flags.set(StatusFlags::IN_TRANS, detour.pins.pins().contains(Pins::TRANSACTION));
+        flags.set(StatusFlags::IN_TRANS_READONLY, detour.is_read_only);
+        flags
+    }
+
+    /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
+    /// written is not committed, and can't be seen elsewhere.
+    pub(crate) fn must_see(&self) -> Nanos {
+        if self.stay.detour.is_some() { self.writes.last_commit_at } else { self.writes.last_at }
+    }
+
+    /// Whether a statement that was answered in a transaction is one that can't have committed anything.
+    pub(crate) fn is_surely_uncommitted(&self) -> bool {
+        let statement = self.execution.plan.statement();
+        let is_plain = matches!(
+            statement.kind,
+            Kind::Select | Kind::With | Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete
+        );
+        is_plain
+            && !statement.multi
+            && self.input.upload.is_none()
+            && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+            && self.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
+
+impl Session {
+    /// Whether it keeps its connection between statements.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.listener.mode != ListenerMode::Split
+            || self.account.as_ref().is_some_and(|account| account.user.fast_forward)
+    }
+}
+
+impl Session {
+    /// The hostgroup of statements of which no rule and no hint says anything.
+    pub(crate) fn home_hostgroup(&self) -> u32 {
+        let default = self.account.as_ref().map_or(0, |account| account.user.default_hostgroup);
+        self.listener.hostgroup.unwrap_or(default)
+    }
+}
+
+impl Session {
+    /// Whether it has to stay in the schema of its login.
+    pub(crate) fn is_schema_locked(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.user.schema_locked)
+    }
+}
+
+impl Session {
+    /// A session's lease is gone, and with it what only the lease knew.
+    pub(crate) fn lose_lease(&mut self) {
+        self.lease = None;
+        self.forget_questions();
+        if self.diagnostics.retained_on.is_none() {
+            self.diagnostics.lose(self.diagnostics.retained);
+            self.diagnostics.retained = Retained::empty();
+        }
+    }
+}
+
+impl Session {
+    /// Its place in line, if it waits.
+    pub(crate) fn waiter(&self) -> Option<Waiter> {
+        let Phase::Waiting(since) = self.phase else { return None };
+        Some(Waiter {
+            session: self.key,
+            socket: self.socket,
+            identity: self.identity,
+            hostgroup: self.execution.hostgroup,
+            served_by: self.execution.served_by,
+            since,
+        })
+    }
+}
+
+/// What belongs to the lease that is put aside.
+pub(crate) struct Detour {
+    /// None once the connection is lost; then nothing of the session was there.
+    pub lease: Option<ConnectionKey>,
+    pub pins: PinBoard,
+    pub retained: Retained,
+    pub state: Rc<State>,
+    pub stays_in: Option<u32>,
+    pub is_pinned_to_reader: bool,
+    pub has_own_insert_id: bool,
+    pub is_read_only: bool,
+    pub transaction_since: Nanos,
+}

@@ -1,0 +1,276 @@
+//! What a session runs: the command, what it was sent as, how often it was tried, what has come of it.
+
+use std::rc::Rc;
+
+use weir_session::prepared::Prepared;
+use weir_sql::Several;
+
+use crate::answers::session_track::Tracking;
+use crate::client::eof_packets::{OpenEof, Results};
+use crate::plan::execution_plan::ExecutionPlan;
+use crate::server::connection::Lost;
+use crate::statement::relay::Words;
+use crate::statement::reported_state::Reported;
+use crate::stats::query_log::LoggedStatement;
+use crate::worker::keys::{Nanos, ServerIndex};
+
+/// The rest of a command that is too long to be kept.
+pub(crate) struct Upload {
+    /// Payload bytes of the client's current packet still to come.
+    pub packet_left: usize,
+    /// Another packet of the same command follows.
+    pub continues: bool,
+    /// The command has begun to flow to the backend.
+    pub is_flowing: bool,
+    /// Sequence id of the client's last packet header.
+    pub sequence: u8,
+    /// Payload bytes that the packet on its way to the server still takes. Packets differ from the client's where
+    /// Weir has put something in.
+    pub room: usize,
+    /// The packet on its way to the server has the greatest length, so that another one follows it.
+    pub is_full: bool,
+    /// Sequence id of the last packet header sent to the server.
+    pub sent_sequence: u8,
+    /// All payload bytes of the command so far.
+    pub total_bytes: usize,
+}
+
+impl Upload {
+    /// Whether all of the command has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.packet_left == 0 && !self.continues
+    }
+}
+
+/// The command that a session runs.
+#[derive(Default)]
+pub(crate) struct Execution {
+    pub plan: ExecutionPlan,
+    /// The hash of its digest, if digests are made.
+    pub digest: Option<u64>,
+    pub record: Record,
+    /// Where it goes.
+    pub hostgroup: u32,
+    /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.
+    pub served_by: u32,
+    pub tries: Tries,
+    /// SET TRANSACTION READ ONLY was sent in front of it, which Weir had answered itself.
+    pub has_announced: bool,
+    pub reply: Reply,
+    pub text: Text,
+    /// Only this server can answer it.
+    pub only_server: Option<ServerIndex>,
+    /// A reader could not take on the session's state: stay with the writer.
+    pub writer_only: bool,
+    /// Reads of this session must see what it may have done.
+    pub may_have_written: bool,
+    /// How its reply ended.
+    pub ending: Ending,
+    pub kill: Struck,
+    /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
+    pub needs_no_conditions: bool,
+    /// They have been ended on the connection that it has now.
+    pub has_ended_conditions: bool,
+    /// What a `SET session_track_...` has come to.
+    pub tracking: Option<Box<Tracking>>,
+}
+
+/// What the client has sent, and what goes out in its place.
+#[derive(Default)]
+pub(crate) struct Text {
+    /// The command's code, until it is over; 0 for none.
+    pub code: u8,
+    /// The client's id of it.
+    pub statement_id: u32,
+    /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.
+    pub prepared: Option<Rc<Prepared>>,
+    /// The query attributes that the client has sent with its text, if there were any: see `query_attributes`.
+    pub attributes: Option<Box<[u8]>>,
+    /// They, or the sign that there are none, were taken out of the command in the inbox.
+    pub is_bare: bool,
+    /// The text that goes out instead of the client's.
+    pub rewritten: Option<Vec<u8>>,
+    /// Sequence id of the reply to the login that this belongs to.
+    pub login_sequence: u8,
+    /// An execution that asks for a cursor.
+    pub wants_cursor: bool,
+}
+
+/// How often a statement was started and sent, and what has become of that.
+#[derive(Default)]
+pub(crate) struct Tries {
+    /// Times that it was started.
+    pub attempts: u32,
+    /// The server whose connection was lost last while it had it.
+    pub lost_on: Option<ServerIndex>,
+    pub lost_at: Nanos,
+    /// How many failures of servers have taken its answer from it: see `retry`.
+    pub failures: u32,
+    /// How often it has gone out to any.
+    pub times_sent: u32,
+    /// It has gone out to the server that has it now.
+    pub is_sent: bool,
+    /// It is being prepared on the connection where it is to run.
+    pub is_being_prepared: bool,
+    /// Since when it has been kept back on its connection, 0 if it has not: see `write_lease`.
+    pub kept_back_since: Nanos,
+    pub started_at: Nanos,
+}
+
+/// What has come of the reply.
+#[derive(Default)]
+pub(crate) struct Reply {
+    /// The server has answered with an error that is not for the client as it is.
+    pub refusal: Option<Refusal>,
+    /// Sequence id of the server's error, in whose place another one may stand.
+    pub refused_at: u8,
+    /// Something of the reply has reached the client's buffer.
+    pub is_answering: bool,
+    /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
+    pub buffered_bytes_max: u32,
+    /// The reply reported character set variables, of which the server tells only a part.
+    pub charset_reported: bool,
+    /// What its replies have reported of the session's state.
+    pub reported: Reported,
+    /// The server has opened one.
+    pub has_cursor: bool,
+    /// The cursor has no more rows.
+    pub is_last_row: bool,
+    /// Sequence id of an EOF behind column definitions that is held back until it is clear whether rows follow.
+    pub owed_eof: Option<u8>,
+    /// An EOF behind column definitions that waits for the end of its result.
+    pub open_eof: Option<OpenEof>,
+    /// Results of the reply that are complete.
+    pub results: u32,
+    /// Of several statements in one text: how far they were read, what stands in it, what it gives.
+    pub several: Several,
+    pub words: Option<Words>,
+    pub results_of_text: Option<Results>,
+    /// One of its results told of warnings.
+    pub has_warned: bool,
+    /// Rows in it.
+    pub rows_sent: u64,
+    /// When the server's reply was complete; 0 for not yet.
+    pub answered_at: Nanos,
+}
+
+/// Who has ended it, or tried to.
+#[derive(Default)]
+pub(crate) struct Struck {
+    /// It has been killed for running too long.
+    pub deadline_passed: bool,
+    /// A KILL QUERY that means itself.
+    pub is_interrupted: bool,
+    /// It was killed before it had gone out.
+    pub is_killed_unsent: bool,
+}
+
+/// For statistics and logs.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// How long it is still to be held before it starts.
+    pub held_for_ns: Nanos,
+    /// When Weir had it from the client; 0 before a session's first.
+    pub begun_at: Nanos,
+    /// The error that Weir itself has answered with; 0 for none.
+    pub own_errno: u16,
+    /// It is in the statistics.
+    pub is_counted: bool,
+    /// For the logs.
+    pub logged: Option<Box<LoggedStatement>>,
+}
+
+/// How the reply to a command ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ending {
+    #[default]
+    None,
+    /// OK, or the OK behind the rows of a result.
+    Ok { affected_rows: u64, insert_id: u64, warnings: u16, has_rows: bool },
+    /// ERR.
+    Err(u16),
+}
+
+/// What to ask the server after a statement, before its lease may go elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Settle {
+    #[default]
+    Nothing,
+    /// character_set_connection and collation_connection: reported only in part.
+    Collation,
+    /// After an error: the status flags.
+    Status,
+    /// Whatever the server has noted and not reported yet.
+    Pending,
+    /// What MariaDB's question for that has done is taken back.
+    Undone,
+    /// Whether that server still reports what is set: else its word on what is pending counts for nothing.
+    Tracking,
+}
+
+/// What an error of a server's means that its client does not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A Galera node has left its component: it has done nothing, and can't commit anything.
+    LeftCluster,
+    /// The server has been made read_only: the statement has done nothing.
+    ReadOnly,
+    /// The server is about to hand its role to another: the statement has done nothing.
+    HandsOver,
+    /// The server keeps no more statements, and this connection has some that nobody uses: it goes on without them.
+    StatementsFull,
+    /// The server has undone what its group may commit all the same.
+    OutcomeUnknown,
+    /// As LeftCluster, but the statement runs others, some of which may have committed.
+    LeftAmid,
+    /// As ReadOnly, but the statement ends a transaction first, which may have been committed.
+    ReadOnlyAmid,
+}
+
+impl Tries {
+    /// Whether a server is busy with it, so that it has a time limit.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_sent || self.is_being_prepared
+    }
+}
+
+impl Execution {
+    /// Makes room for a new command.
+    pub(crate) fn reset(&mut self, now: crate::worker::keys::Nanos) {
+        *self = Self::default();
+        self.record.begun_at = now;
+        self.tries.started_at = now;
+    }
+}
+
+impl Execution {
+    /// Whether the client's statement may have had an effect on the server that has not answered it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.tries.is_sent && !self.plan.is_read() && !self.plan.kind().is_harmless()
+    }
+}
+
+/// The same where only the server is left on which its connection was lost: if that has died, its other connections have
+/// broken, too, and the worker will have heard of it by then. So long again with each time that it was sent.
+pub(crate) const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
+
+/// For so long after it has lost a connection a server may still be losing the others. Who ends single connections of a
+/// server that lives, one query after the other, takes longer.
+pub(crate) const DYING_NS: Nanos = 2_000_000_000;
+
+impl Tries {
+    /// How many failures of servers it has seen, this loss included.
+    pub(crate) fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
+        let is_same_failure = self.lost_on == Some(lost.server)
+            && lost.opened_at < self.lost_at
+            && now < self.lost_at + DYING_NS;
+        // Losses before it was sent are no failures.
+        (self.failures + u32::from(!is_same_failure)).max(1)
+    }
+
+    /// The server on which its connection was lost, if it is to look for another one.
+    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
+        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
+        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
+    }
+}

@@ -1,0 +1,47 @@
+//! Where a session stands.
+
+use weir_session::login::ClientLogin;
+
+use crate::shared::{KillOutcome, Victims};
+use crate::worker::keys::Nanos;
+
+/// Where a session stands.
+///
+/// ```text
+/// Login ──► Idle ◄────────────────────────────────────────┐
+///            │ command                                     │ reply complete
+///            ▼                                             │
+///   (answered here) ──► Idle      Waiting ──► Running ─────┤
+///            │                       ▲ lease     │         │
+///            └── needs a server ─────┘           ▼         │
+///                                            Settling ─────┘   (asks the server what it did not report)
+/// ```
+pub(crate) enum Phase {
+    /// Logging in.
+    Login(Box<ClientLogin>),
+    /// Between commands.
+    Idle,
+    /// Held for as long as a rule says.
+    Held,
+    /// Waiting for a lease since the given time.
+    Waiting(Nanos),
+    /// A lease is being made ready, or the command runs.
+    Running,
+    /// The reply is complete; the lease is asked for what the reply did not tell.
+    Settling,
+    /// Other workers are asked to kill sessions of theirs.
+    Asking(Asking),
+    /// Everything has been said; the socket closes when it is drained.
+    Closing,
+}
+
+/// A KILL that sessions of other workers may be meant by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// Workers that have not answered yet.
+    pub due: u32,
+    /// Of whom the KILL spoke.
+    pub victims: Victims,
+    /// What has become of it so far.
+    pub outcome: KillOutcome,
+}
