@@ -8,6 +8,7 @@
 
 mod answers;
 mod client;
+mod context;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;

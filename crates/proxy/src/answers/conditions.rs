@@ -11,10 +11,9 @@ use weir_protocol::charset::{self, Encoding, Server};
 use weir_protocol::frame;
 use weir_protocol::wire::{Reader, put_lenenc_bytes};
 
+use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::{Session, Tracked};
-use crate::worker::context::Context;
+use crate::session::{Session, Tracked};
 
 /// So many digits follow what stands for a character.
 const DIGITS: usize = 4;
@@ -120,19 +119,6 @@ fn width(charset: &str) -> u32 {
         "ucs2" | "big5" | "sjis" | "cp932" | "gbk" | "gb2312" | "euckr" => 2,
         "filename" => 5,
         _ => 1,
-    }
-}
-
-impl ServerConnection {
-    /// In which bytes text comes from this connection.
-    pub(crate) fn results_on(&self) -> Option<Encoding> {
-        Encoding::of(self.state.variable("character_set_results")?)
-    }
-
-    /// The message of an error that this connection has sent.
-    pub(crate) fn message_from(&self, message: &[u8]) -> String {
-        let text = self.results_on().and_then(|encoding| encoding.decode(message));
-        text.unwrap_or_else(|| String::from_utf8_lossy(message).into_owned())
     }
 }
 

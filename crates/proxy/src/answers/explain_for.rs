@@ -1,13 +1,13 @@
 //! EXPLAIN FOR CONNECTION, SHOW EXPLAIN FOR, SHOW ANALYZE FOR: the plan of what another session runs. A client names it by
 //! Weir's connection id, its server by the server's.
 
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
 use weir_sql::Kind;
 
 use crate::answers::own_replies::Outcome;
+use crate::context::Context;
 use crate::server::connection::Expected;
+use crate::session::Session;
 use crate::session_id;
 use crate::statement::work::Work;
 

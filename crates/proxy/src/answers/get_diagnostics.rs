@@ -4,22 +4,17 @@
 //! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
 //! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Diagnostics;
-use crate::worker::context::Context;
 use weir_protocol::charset::Encoding;
-use weir_protocol::frame;
 use weir_protocol::ok::{OK_HEADER, OkPacket};
-use weir_protocol::sqlstate;
+use weir_protocol::{frame, sqlstate};
 use weir_sql::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest};
 
-use crate::answers::conditions::Condition;
-use crate::answers::conditions::put_row;
+use crate::answers::conditions::{Condition, put_row};
 use crate::answers::own_replies::Outcome;
-use crate::server::connection::Retained;
-use crate::server::connection::RetainedFor;
-use crate::session::session::SavedWarnings;
-use crate::session::session::Session;
+use crate::context::Context;
+use crate::pool::pools::Pools;
+use crate::server::connection::{Retained, RetainedFor};
+use crate::session::{Diagnostics, SavedWarnings, Session};
 use crate::statement::work::Work;
 
 /// More bytes of conditions are not kept for a session.

@@ -1,13 +1,13 @@
 //! Several statements in one text: what the later ones ask for is what the earlier ones have left, and only the
 //! connection knows that.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};
 
 use crate::answers::own_replies::Outcome;
+use crate::context::Context;
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
+use crate::session::Session;
 
 /// Statements with one of these may give rows, and so set FOUND_ROWS().
 const GIVING_ROWS: [&[u8]; 15] = [

@@ -3,22 +3,18 @@
 
 use std::ops::Range;
 
-use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
-use weir_session::state::State;
 use weir_sql::{Access, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use crate::answers::literals;
 use crate::answers::multi_statement::is_known_before;
-use crate::client::connection::LOGIN_COLLATION;
+use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
-use crate::session::session::Session;
-use crate::snapshot::Account;
+use crate::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -109,35 +105,6 @@ fn put_item_end(
 
 /// MySQL's error for a KILL of somebody else's connection.
 pub(crate) const KILL_DENIED: ServerError = ServerError { code: 1095, sqlstate: *b"HY000" };
-
-impl Pools {
-    /// The collation of a login; ids that servers do not know mean their default.
-    pub(crate) fn collation_for_login(&self, ctx: &Context, id: u16, hostgroup: u32) -> &'static Collation {
-        let is_mariadb = self.speaks_mariadb_in(ctx, hostgroup);
-        let known = charset::by_id(id).filter(|known| {
-            // MySQL's own collations mean nothing to a MariaDB, and the other way round.
-            let is_mysql_only = known.name.contains("_0900_") || known.charset == "gb18030";
-            let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
-            if is_mariadb { !is_mysql_only } else { !is_mariadb_only }
-        });
-        known
-            .or_else(|| charset::by_name(ctx.snapshot.default_collation.as_bytes()))
-            .unwrap_or(&LOGIN_COLLATION)
-    }
-
-    /// What the attributes of a user set when a session begins.
-    pub(crate) fn with_user_defaults(&self, ctx: &Context, account: &Account, state: State) -> State {
-        let Some(level) = account.user.default_isolation else { return state };
-        // MariaDB has MySQL's name for it since 11.1.
-        let hostgroup = account.user.default_hostgroup;
-        let release = self.release_in(hostgroup).unwrap_or(ctx.snapshot.dialect.server.release);
-        let has_old_name = self.speaks_mariadb_in(ctx, hostgroup) && release < 1101;
-        state.with_variable(
-            if has_old_name { "tx_isolation" } else { "transaction_isolation" },
-            level.as_str(),
-        )
-    }
-}
 
 impl Pools {
     /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put

@@ -1,8 +1,5 @@
 //! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Diagnostics;
-use crate::worker::context::Context;
 use weir_protocol::charset::Encoding;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame::{self, HEADER_LEN, Header};
@@ -10,13 +7,12 @@ use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
 use weir_sql::{Dialect, Kind, Lexer, TokenKind, Uses};
 
-use crate::answers::conditions::Condition;
-use crate::answers::conditions::number;
-use crate::answers::conditions::put_row;
+use crate::answers::conditions::{Condition, number, put_row};
 use crate::answers::own_replies::Outcome;
+use crate::context::Context;
+use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
-use crate::session::session::SavedWarnings;
-use crate::session::session::Session;
+use crate::session::{Diagnostics, SavedWarnings, Session};
 use crate::statement::work::Work;
 
 /// Why there is no answer where there were warnings.

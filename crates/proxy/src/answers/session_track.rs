@@ -22,15 +22,15 @@ use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, lit
 
 use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =

@@ -1,11 +1,11 @@
 //! Clients that are slower than their servers.
 
+use crate::context::Context;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::pool::pools::Pools;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
 
 impl Work<'_> {
     /// Everything queued for a client has been sent: its server may go on, and so may its next command.
@@ -52,6 +52,17 @@ impl Pools {
         if ctx.out.backlog_bytes(socket) - ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
             ctx.out.pause(self.connections[lease].socket, true);
             ctx.out.notify_drained(socket);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Everything queued for its server has been sent: the client may go on sending.
+    pub(crate) fn server_drained(&mut self) {
+        let (key, socket) = (self.session.key, self.session.socket);
+        self.ctx.out.pause(socket, false);
+        if matches!(self.session.phase, Phase::Idle) {
+            self.ctx.runnable.push_back((key, socket));
         }
     }
 }

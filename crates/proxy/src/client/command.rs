@@ -4,18 +4,16 @@ use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_query_log::AuditKind;
-use weir_session::pin::Pins;
-use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
+use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::route::Routed;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
@@ -210,7 +208,7 @@ impl Work<'_> {
             self.pools.recycle(self.ctx, lease, self.session.pins.pins());
         }
         self.pools.forget_retained(self.session);
-        let plugin = crate::client::connection::default_plugin(&self.ctx.snapshot.variables);
+        let plugin = crate::client::login::default_plugin(&self.ctx.snapshot.variables);
         let session = &mut *self.session;
         let mut login = Box::new(weir_session::login::ClientLogin::new(
             session.capabilities,
@@ -259,34 +257,5 @@ impl Pools {
         let statement = weir_sql::scan(&scoped, session.tracked.dialect);
         session.input.replace_text(&scoped);
         statement
-    }
-
-    /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays. The character sets are those
-    /// of the handshake (MariaDB 10.11) or the server's (MySQL 9.7).
-    pub(crate) fn finish_reset(&mut self, ctx: &mut Context, session: &mut Session) {
-        self.forget_retained(session);
-        let role = session.pins.pins() & Pins::OUTLIVE_RESET;
-        let collation = session.client.login_collation;
-        let schema = session.tracked.state.schema();
-        let state = match self.charsets_after_reset(session) {
-            Some(charsets) => charsets.with_schema(schema),
-            None => State::at_login(schema, collation),
-        };
-        let state = match &session.account {
-            Some(account) => self.with_user_defaults(ctx, account, state),
-            None => state,
-        };
-        let state = ctx.interner.intern(state);
-        self.begin_session(ctx, session, state);
-        session.pins.insert(role);
-    }
-
-    /// The character sets to which the session's server, or the first of its hostgroup that has told, goes back.
-    fn charsets_after_reset(&self, session: &Session) -> Option<&State> {
-        if let Some(lease) = session.lease {
-            return self.servers[self.connections[lease].server].charsets_after_reset.as_ref();
-        }
-        let members = &self.groups.get(&session.home_hostgroup())?.members;
-        members.iter().find_map(|member| self.servers[member.server].charsets_after_reset.as_ref())
     }
 }

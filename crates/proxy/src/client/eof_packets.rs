@@ -14,11 +14,11 @@ use weir_protocol::ok::{EofPacket, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_sql::Kind;
 
+use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 
 /// So much of a result waits for its end where only flags of little meaning are in doubt (indexes not used). Servers gather
 /// as much before they send.

@@ -3,14 +3,14 @@
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query_response_local_infile_request.html>)
 //! The file is as many packets as the client likes, and an empty one is its end, also where the client has no file.
 
-use crate::session::session::Session;
 use weir_protocol::error;
 use weir_protocol::frame::PAYLOAD_MAX;
 use weir_protocol::response::BrokenReply;
 
+use crate::context::keys::ConnectionKey;
 use crate::outbox::BACKLOG_HIGH_BYTES;
+use crate::session::Session;
 use crate::statement::work::Work;
-use crate::worker::keys::ConnectionKey;
 
 /// A file on its way from a client to its server.
 #[derive(Debug)]

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 
 use weir_protocol::error::{self, ServerError};
 
+use crate::context::Context;
+use crate::context::keys::Nanos;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
 use crate::pool::relogin::is_about_user;
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::Nanos;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;

@@ -11,15 +11,15 @@ use weir_session::pin::Pins;
 use weir_session::prepared::LongData;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
+use crate::session::Session;
 use crate::session::execution::Upload;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// Long data that one session keeps in memory, of all its statements.
 const LONG_DATA_BYTES_KEPT: usize = COMMAND_BYTES_KEPT;

@@ -1,25 +1,18 @@
 //! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
-use std::rc::Rc;
-
 use weir_protocol::capability::Capabilities;
-use weir_protocol::command::{self, Command, StmtExecute, StmtPrepareOk};
+use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
-use weir_session::pin::Pins;
-use weir_session::prepared::{ClientStatement, LongData, Prepared};
+use weir_session::prepared::{ClientStatement, LongData};
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use crate::answers::own_replies::KILL_ALONE;
-use crate::answers::session_track::PLAIN_ONLY;
-use crate::answers::session_track::plain_set;
+use crate::answers::session_track::{PLAIN_ONLY, plain_set};
 use crate::client::command::statement_id;
-use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Expected;
+use crate::context::Context;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::session::Session;
 use crate::statement::route::Routed;
 use crate::statement::work::Work;
 
@@ -235,81 +228,5 @@ impl Session {
         {
             id.copy_from_slice(&self.prepared.last_prepared.to_le_bytes());
         }
-    }
-}
-
-impl ServerConnection {
-    /// Takes note of a statement on a connection, and closes those that are too many.
-    fn own_statement(&mut self, ctx: &mut Context, prepared: &Prepared, id: u32) {
-        let limit = ctx.snapshot.variables.max_stmts_per_connection as usize;
-        let closed = self.statements.insert(prepared, id, limit);
-        self.close_statements(ctx, closed);
-    }
-
-    /// Whether a server refuses to prepare a statement for want of room that this connection can make: what clients have
-    /// closed is kept for others (`max_prepared_stmt_count` counts it all the same).
-    pub(crate) fn can_make_room(&self, code: u16) -> bool {
-        code == error::MAX_PREPARED_STMT_COUNT_REACHED.code && !self.statements.is_empty()
-    }
-
-    /// Closes all statements that are kept on this connection.
-    pub(crate) fn make_room(&mut self, ctx: &mut Context) {
-        let closed = self.statements.give_up();
-        self.close_statements(ctx, closed);
-    }
-
-    fn close_statements(&self, ctx: &mut Context, closed: Vec<u32>) {
-        let socket = self.socket;
-        for id in closed {
-            if let Some(buffer) = ctx.out.buffer(socket) {
-                command::put_stmt_close(buffer, id);
-                ctx.statistics.totals.server_closes += 1;
-            }
-        }
-    }
-
-    /// The server has done so.
-    pub(crate) fn prepared_here(&mut self, ctx: &mut Context, payload: &[u8]) {
-        let Some(Expected::Prepare(prepared)) = self.replies.expected.front() else { return };
-        let prepared = prepared.clone();
-        if let Ok(answer) = StmtPrepareOk::parse(payload) {
-            self.own_statement(ctx, &prepared, answer.stmt_id);
-        }
-    }
-}
-
-impl ServerConnection {
-    /// Prepares a statement where it is about to run.
-    pub(crate) fn prepare_here(&mut self, ctx: &mut Context, prepared: Rc<Prepared>) {
-        let socket = self.socket;
-        if let Some(buffer) = ctx.out.buffer(socket) {
-            command::put_stmt_prepare(buffer, prepared.text());
-            ctx.statistics.totals.server_prepares += 1;
-        }
-        self.expect(ctx, Expected::Prepare(prepared));
-    }
-}
-
-impl ServerConnection {
-    /// The server has prepared the session's statement: the client gets an id of its own for it.
-    pub(crate) fn register_statement(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        id: u32,
-        params: u16,
-    ) -> u32 {
-        session.prepared.next_id = (session.prepared.next_id.wrapping_add(1) & i32::MAX as u32).max(1);
-        let client_id = session.prepared.next_id;
-        session.prepared.last_prepared = client_id;
-        let Some(prepared) = session.execution.text.prepared.clone() else { return client_id };
-        if reads_diagnostics(&prepared.statement) {
-            session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
-        }
-        let statement = ClientStatement::new(prepared.clone(), params);
-        session.prepared.bytes += statement.bytes();
-        session.prepared.all.insert(client_id, statement);
-        self.own_statement(ctx, &prepared, id);
-        client_id
     }
 }

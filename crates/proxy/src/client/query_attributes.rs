@@ -4,16 +4,11 @@
 //! COM_STMT_EXECUTE passes as it is. Of a COM_QUERY all else looks at the text only: the attributes are taken out of the command
 //! when it begins, and go in front of the text again when it is sent.
 
-use weir_protocol::capability::Capabilities;
-use weir_protocol::command::{
-    NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes, query_attributes_len,
-};
+use weir_protocol::command::{NO_QUERY_ATTRIBUTES, query_attributes_len};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
-use crate::server::connection::ServerConnection;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
 
 impl Work<'_> {
     /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been
@@ -43,23 +38,5 @@ impl Work<'_> {
         session.input.inbox.drain(start..start + len);
         session.input.command_bytes -= len;
         true
-    }
-}
-
-impl ServerConnection {
-    /// Appends a COM_QUERY of Weir's own, as this connection takes it.
-    pub(crate) fn put_own_query(&mut self, ctx: &mut Context, text: &[u8]) {
-        self.known.row_count = match text {
-            _ if text.starts_with(b"SELECT") => Some(-1),
-            _ if text.starts_with(b"SET") || text.starts_with(b"DO") => Some(0),
-            _ => None,
-        };
-        let capabilities = self.capabilities;
-        let Some(buffer) = ctx.out.buffer(self.socket) else { return };
-        if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
-            put_query_with_attributes(buffer, NO_QUERY_ATTRIBUTES, text);
-        } else {
-            put_query(buffer, text);
-        }
     }
 }

@@ -1,10 +1,6 @@
 //! Commands that clients seldom send: what Weir answers itself, what one server is asked, and what is refused in a
 //! server's own way.
 
-use crate::plan::execution_plan::ExecutionPlan;
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 
 use weir_protocol::capability::Capabilities;
@@ -15,10 +11,13 @@ use weir_protocol::ok::{EofPacket, OK_AS_EOF_HEADER, OkPacket};
 use weir_sql::KillTarget;
 
 use crate::answers::own_replies::Outcome;
-use crate::plan::execution_plan::CommandKind;
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::identity::IDENTITY_CAPABILITIES;
+use crate::pool::pools::Pools;
+use crate::session::Session;
 use crate::statement::work::Work;
-use crate::worker::keys::ConnectionKey;
 
 /// COM_SET_OPTION's argument that switches CLIENT_MULTI_STATEMENTS on.
 const MULTI_STATEMENTS_ON: u16 = 0;

@@ -4,10 +4,10 @@
 use weir_protocol::error::ServerError;
 use weir_session::login::Refusal;
 
+use crate::context::Context;
+use crate::context::keys::Nanos;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::worker::context::Context;
-use crate::worker::keys::Nanos;
 
 /// Lines in a row, for one worker.
 const LINES_MAX: u64 = 20;

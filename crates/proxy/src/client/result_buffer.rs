@@ -4,10 +4,10 @@
 //! The bytes wait where they would have waited anyway, in the client's output buffer: nothing is copied, and a result
 //! that comes in one piece leaves with the same write as without.
 
+use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
+use crate::session::Session;
 
 impl Session {
     /// Lets a result go that has become too large.

@@ -8,8 +8,8 @@ use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::CommandKind;
+use crate::session::Session;
 use crate::session::execution::Upload;
-use crate::session::session::Session;
 use crate::statement::work::Work;
 
 impl Work<'_> {

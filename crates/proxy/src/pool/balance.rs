@@ -13,9 +13,8 @@
 //!
 //! Everything is counted in integers: nothing here can be NaN, infinite or divided by zero.
 
+use crate::context::keys::{Nanos, ServerIndex};
 use crate::snapshot::{Balancing, Standing};
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
 
 /// A weight's full share.
 const SHARE: u64 = 256;

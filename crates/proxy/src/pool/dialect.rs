@@ -4,14 +4,14 @@
 //! theirs. What counts is the servers that may get a statement, which their greetings tell, not the version that clients
 //! are shown. Where no server of a hostgroup has greeted yet, or they differ, only what all read alike is certain.
 
-use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 
 use weir_sql::{Family, Server};
 
-use crate::worker::keys::ConnectionKey;
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
+use crate::pool::pools::Pools;
+use crate::session::Session;
 
 /// A server's way to read, as a number; never 0.
 fn encode(server: Server) -> u32 {

@@ -1,10 +1,18 @@
 //! Supplies connections to servers, without knowing any session: which there are, which is next, who waits.
 
 pub(crate) mod balance;
+pub(crate) mod defaults;
 pub(crate) mod dialect;
 pub(crate) mod identity;
+pub(crate) mod kill;
+pub(crate) mod login;
+pub(crate) mod own_statements;
 pub(crate) mod pools;
+pub(crate) mod recycle;
 pub(crate) mod relogin;
+pub(crate) mod retained;
+pub(crate) mod setup;
 pub(crate) mod supply;
 pub(crate) mod turns;
+pub(crate) mod verify;
 pub(crate) mod waiting;

@@ -8,6 +8,8 @@ use slab::Slab;
 use weir_session::state::State;
 use weir_sql::Server as Reading;
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::outbox::SocketId;
 use crate::pool::balance::{Dice, GroupMember, Latency};
 use crate::pool::identity::Identities;
@@ -15,7 +17,6 @@ use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::server::connection::ServerConnection;
 use crate::snapshot::{Balancing, Holding, Server, Throttle};
-use crate::worker::keys::{ConnectionKey, Nanos};
 
 /// A worker's connections to servers, and who waits for them.
 pub(crate) struct Pools {
@@ -98,7 +99,7 @@ pub(crate) struct Pool {
     pub(crate) has_lost_write_lease: bool,
     pub(crate) counts: crate::stats::statements::PoolCounts,
     /// What its connections have begun with, by identity.
-    pub(crate) defaults: Vec<crate::server::defaults::KnownDefaults>,
+    pub(crate) defaults: Vec<crate::pool::defaults::KnownDefaults>,
     /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
     /// those of the login, there is none.
     pub(crate) charsets_after_reset: Option<State>,
@@ -119,4 +120,32 @@ pub(crate) struct Group {
     pub(crate) retry_buffer_bytes: u32,
     /// As which servers statements are read that go to it.
     pub(crate) reads_as: Reading,
+}
+
+/// A server that turned a statement away gets no new ones for so long, unless the monitor says otherwise.
+const SUSPECT_NS: Nanos = 100_000_000;
+
+impl Pools {
+    /// Whether a connection leads to a server of this hostgroup.
+    pub(crate) fn is_member(&self, connection: ConnectionKey, hostgroup: u32) -> bool {
+        let server = self.connections[connection].server;
+        let group = self.groups.get(&hostgroup);
+        group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
+    }
+
+    /// Takes the connection that still knows a session's diagnostics, if it is idle and well.
+    pub(crate) fn take_retaining(&mut self, retained_on: ConnectionKey) -> bool {
+        let server = self.connections[retained_on].server;
+        let idle = &mut self.servers[server].idle;
+        let Some(at) = idle.iter().position(|connection| *connection == retained_on) else { return false };
+        idle.remove(at);
+        true
+    }
+
+    /// Something is wrong with a server: no new work for a moment, and a word to the monitor.
+    pub(crate) fn suspect(&mut self, ctx: &Context, server: ServerIndex) {
+        let pool = &mut self.servers[server];
+        pool.suspect_until = ctx.now + SUSPECT_NS;
+        ctx.shared.suspect(&pool.server.endpoint);
+    }
 }

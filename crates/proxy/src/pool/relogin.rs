@@ -1,22 +1,17 @@
 //! A connection lives longer than the rights of the account that it was logged in with: before it is lent to a session,
 //! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
 
-use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
-use crate::session::session::Session;
-use crate::worker::context::Context;
 use std::rc::Rc;
+
 use weir_protocol::error::ServerError;
 use weir_sql::{Assignment, Dialect, Kind, Scope};
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::Expected;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
+use crate::session::Session;
 
-/// Any user may, and any connection without a role takes it, too.
-const LEAVE_ROLE: &[u8] = b"SET ROLE NONE";
 /// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
 const TEXT_BYTES_READ: usize = 4 << 10;
 
@@ -95,17 +90,6 @@ impl Pools {
         let limit = ctx.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
         connection.access.renewal != self.servers[connection.server].server.shared.renewal()
             || (limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit)
-    }
-}
-
-impl ServerConnection {
-    /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11), for a user who
-    /// was never granted it, or does not have it any more. Should the server refuse, the connection is not used.
-    pub(crate) fn leave_role(&mut self, ctx: &mut Context) {
-        if self.access.greeted.is_mariadb {
-            self.send_query(ctx, LEAVE_ROLE);
-            self.expect(ctx, Expected::LeaveRole);
-        }
     }
 }
 

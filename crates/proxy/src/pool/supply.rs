@@ -1,9 +1,5 @@
 //! Connections for those who wait: dials, hand-overs between users, and what becomes of a connection that nobody holds.
 
-mod sharing;
-
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::sync::Arc;
 
 use weir_protocol::error;
@@ -11,21 +7,19 @@ use weir_session::defaults::Defaults;
 use weir_session::login::BackendLogin;
 use weir_session::prepared::BackendStatements;
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::outbox::{Order, Owner, SocketId};
-use crate::pool::pools::Pool;
+use crate::pool::pools::{Pool, Pools};
 use crate::pool::relogin::is_about_user;
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::server::connection::HiddenCode;
-use crate::server::connection::Kill;
-use crate::server::connection::Purpose;
-use crate::server::connection::Stage;
-use crate::server::connection::{Access, Age, Known, Replies, ServerConnection, Settling, Traces};
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::Nanos;
-use crate::worker::keys::ServerIndex;
+use crate::server::connection::{
+    Access, Age, DiscardReason, Expected, HiddenCode, Kill, Known, Purpose, Replies, ServerConnection,
+    Settling, Stage, Traces,
+};
+
+mod sharing;
 
 /// Connections that one worker dials to one server at a time.
 const DIALS_MAX: u32 = 16;

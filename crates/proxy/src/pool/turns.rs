@@ -9,14 +9,11 @@ use std::rc::Rc;
 
 use weir_protocol::error::ServerError;
 
+use crate::context::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{Asked, Retained};
-use crate::session::phase::Phase;
 use crate::shared::{Asker, Victims};
-use crate::statement::replies::LEASE_LOST;
-use crate::worker::Worker;
-use crate::worker::keys::{ConnectionKey, SessionKey};
 
 /// News of a session's diagnostics.
 pub(crate) enum News {
@@ -52,75 +49,6 @@ impl News {
         match self {
             Self::Asked(asked) => asked.socket,
             Self::AnswerLost { socket, .. } | Self::Lost { socket, .. } => *socket,
-        }
-    }
-}
-
-impl Worker {
-    /// Tells sessions what has become of their diagnostics.
-    pub(crate) fn hear(&mut self) {
-        while let Some(news) = self.pools.news.pop_front() {
-            let (key, socket) = match &news {
-                News::Asked(asked) => (asked.session, asked.socket),
-                News::AnswerLost { session, socket, .. } | News::Lost { session, socket, .. } => {
-                    (*session, *socket)
-                }
-            };
-            if self.sessions.is(key, socket) {
-                self.sessions[key].hear(&mut self.ctx, news);
-            }
-        }
-    }
-
-    /// The replies that kept a connection are in: its holder's work goes on, or it goes to the next.
-    pub(crate) fn go_on(&mut self, key: ConnectionKey) {
-        match self.pools.connections[key].holder {
-            Some(holder) => self.work(holder).go_on(key),
-            None => self.pools.go_on(&mut self.ctx, key),
-        }
-    }
-
-    /// Carries out what is next for somebody. Meanwhile they may have gone, and so may the connection.
-    pub(crate) fn take_turn(&mut self, turn: Turn) {
-        match turn {
-            Turn::Lend { waiter, connection, socket } => {
-                let is_there = self.pools.connection_is(connection, socket);
-                match (is_there, self.sessions.is_waiting(waiter.session, waiter.socket)) {
-                    (true, true) => self.work(waiter.session).lend(connection),
-                    (true, false) => self.pools.offer(&mut self.ctx, connection),
-                    (false, true) => self.work(waiter.session).acquire(),
-                    (false, false) => {}
-                }
-            }
-            Turn::Reroute(waiter) => {
-                if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                    self.work(waiter.session).acquire();
-                }
-            }
-            Turn::Refuse(waiter, refusal) => {
-                if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                    let session = &mut self.sessions[waiter.session];
-                    session.phase = Phase::Running;
-                    self.pools.reply_error(&mut self.ctx, session, refusal.0, &refusal.1);
-                    self.work(waiter.session).answered_here();
-                }
-            }
-            Turn::End(waiter, reason) => {
-                if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                    self.work(waiter.session).fail_session(LEASE_LOST, &reason);
-                }
-            }
-            Turn::GoOn { connection, socket } => {
-                if self.pools.connection_is(connection, socket) {
-                    self.go_on(connection);
-                }
-            }
-            Turn::Lost { connection, socket } => {
-                if self.pools.connection_is(connection, socket) {
-                    self.server_gone(connection);
-                }
-            }
-            Turn::Kill { victims, query_only, user, by } => self.kill_asked(victims, query_only, &user, by),
         }
     }
 }

@@ -2,19 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weir_protocol::error::ServerError;
-
+use crate::context::Context;
+use crate::context::keys::{Nanos, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
-use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::work::Work;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{Nanos, SessionKey};
-
-/// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
-pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
+use crate::session::Session;
 
 /// A place in line. It is left with the end of the wait, whatever that is: whoever has one waits.
 #[derive(Clone, Copy, Debug)]
@@ -40,90 +32,6 @@ pub(crate) struct WaitLimits {
     differ: bool,
 }
 
-impl Work<'_> {
-    /// Whether a session that has found no server may wait for one; if not, it has been told.
-    pub(crate) fn may_be_held(&mut self, hostgroup: u32) -> bool {
-        if self.session.stay.held.is_some() {
-            return true;
-        }
-        let Some(holding) = self.pools.groups.get(&hostgroup).and_then(|group| group.holding.as_ref()) else {
-            return true;
-        };
-        self.session.stay.held = holding.try_hold();
-        if self.session.stay.held.is_some() {
-            return true;
-        }
-        let sessions_max = holding.sessions_max();
-        let reason = self.pools.why_unreachable(self.ctx, self.session, hostgroup);
-        let message = format!(
-            "hostgroup {hostgroup} has no server for this statement, and {sessions_max} sessions wait already \
-             (max_held): {reason}"
-        );
-        self.end_wait(&message);
-        false
-    }
-
-    /// A session has waited too long.
-    fn wait_timed_out(&mut self) {
-        let Phase::Waiting(since) = self.session.phase else { return };
-        let waited_ms = (self.ctx.now - since) / 1_000_000;
-        let hostgroup = self.session.execution.hostgroup;
-        let reason = self
-            .pools
-            .why_kept_back(self.session)
-            .unwrap_or_else(|| self.pools.why_unreachable(self.ctx, self.session, hostgroup));
-        let message = format!(
-            "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
-        );
-        self.end_wait(&message);
-    }
-
-    /// Nobody serves a session's statement.
-    fn end_wait(&mut self, message: &str) {
-        self.pools.leave_queues(self.session);
-        self.ctx.statistics.totals.waits_timed_out += 1;
-        tracing::warn!(session = self.session.id, told = message, "no server for a statement");
-        self.refuse_wait(message);
-    }
-
-    /// A statement that names a hostgroup which nothing in the configuration has is a mistake: nobody waits for that. What
-    /// a rule or a user's row names waits, for its servers may be loaded next.
-    pub(crate) fn is_hinted_nowhere(&mut self) -> bool {
-        let execution = &self.session.execution;
-        let hostgroup = execution.hostgroup;
-        if !execution.plan.decision().is_hinted || self.pools.groups.contains_key(&hostgroup) {
-            return false;
-        }
-        let message = format!(
-            "The statement's comment asks for hostgroup {hostgroup}, which does not exist: no row of mysql_servers and no \
-             cluster names it"
-        );
-        self.refuse_wait(&message);
-        true
-    }
-
-    fn refuse_wait(&mut self, message: &str) {
-        self.session.stay.held = None;
-        self.session.phase = Phase::Running;
-        if self.session.input.upload.is_some() {
-            return self.fail_session(HOSTGROUP_UNREACHABLE, message);
-        }
-        self.pools.reply_error(self.ctx, self.session, HOSTGROUP_UNREACHABLE, message);
-        self.answered_here();
-    }
-}
-
-impl Worker {
-    /// Ends the waits that have reached their limit.
-    pub(crate) fn end_waits(&mut self) {
-        for waiter in self.pools.overdue_waiters(self.ctx.now) {
-            if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                self.work(waiter.session).wait_timed_out();
-            }
-        }
-    }
-}
-
 impl Pools {
     /// When a wait ends.
     fn wait_deadline(&self, waiter: &Waiter) -> Nanos {
@@ -143,7 +51,7 @@ impl Pools {
     }
 
     /// Those whose wait has reached its limit.
-    fn overdue_waiters(&self, now: Nanos) -> Vec<Waiter> {
+    pub(crate) fn overdue_waiters(&self, now: Nanos) -> Vec<Waiter> {
         let mut overdue = Vec::new();
         for line in self.lines() {
             for waiter in line {
@@ -183,5 +91,15 @@ impl Pools {
         let group = self.groups.get(&hostgroup);
         let own = group.and_then(|group| group.holding.as_ref()?.timeout());
         own.map_or(self.wait_limits.usual, |own| own.as_nanos() as Nanos)
+    }
+}
+
+impl Pools {
+    /// Takes a session out of all queues.
+    pub(crate) fn leave_queues(&mut self, session: &Session) {
+        self.parked.retain(|waiter| waiter.session != session.key);
+        for pool in &mut self.servers {
+            pool.waiters.retain(|waiter| waiter.session != session.key);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Encoding;
@@ -13,10 +14,11 @@ use weir_session::prepared::{BackendStatements, Prepared};
 use weir_session::state::State;
 use weir_topology::SessionVariables;
 
-use crate::outbox::SocketId;
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::outbox::{Order, SocketId};
 use crate::session::execution::Settle;
 use crate::snapshot::ServerTls;
-use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// A connection to a server.
 pub(crate) struct ServerConnection {
@@ -451,5 +453,44 @@ impl ServerConnection {
     /// What is to be remembered of a connection when it is lost.
     pub(crate) fn loss_of(&self) -> Lost {
         Lost { server: self.server, opened_at: self.age.opened_at }
+    }
+}
+
+impl ServerConnection {
+    /// TLS stands: the login goes on in it.
+    pub(crate) fn server_encrypted(&mut self, ctx: &mut Context) {
+        let Some(login) = &mut self.access.login else { return };
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            login.encrypted(buffer);
+        }
+    }
+}
+
+impl ServerConnection {
+    /// The session's statement is answered: its connection has all the time again.
+    pub(crate) fn end_hurry(&mut self, ctx: &mut Context) {
+        if std::mem::take(&mut self.is_hurried) {
+            ctx.out.order(Order::AcknowledgeWithin(self.socket, Duration::ZERO));
+        }
+    }
+}
+
+impl ServerConnection {
+    /// In which bytes text comes from this connection.
+    pub(crate) fn results_on(&self) -> Option<Encoding> {
+        Encoding::of(self.state.variable("character_set_results")?)
+    }
+
+    /// The message of an error that this connection has sent.
+    pub(crate) fn message_from(&self, message: &[u8]) -> String {
+        let text = self.results_on().and_then(|encoding| encoding.decode(message));
+        text.unwrap_or_else(|| String::from_utf8_lossy(message).into_owned())
+    }
+}
+
+impl Replies {
+    /// Where an error may stand in the answer that a session is getting from this connection: its sequence id.
+    pub(crate) fn breaks_off(&self) -> Option<u8> {
+        matches!(self.expected.front(), Some(Expected::Relay(_))).then(|| self.reply.break_off())?
     }
 }

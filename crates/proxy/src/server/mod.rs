@@ -2,5 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod defaults;
-pub(crate) mod setup;
+pub(crate) mod fetch;
+pub(crate) mod own_queries;
+pub(crate) mod statements;
 pub(crate) mod verify;

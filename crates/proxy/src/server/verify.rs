@@ -8,14 +8,10 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Kind, Scope};
 
+use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::pools::Pools;
-use crate::server::connection::{DiscardReason, Expected, ServerConnection, Traces};
-use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
+use crate::server::connection::{Expected, ServerConnection, Traces};
+use crate::session::Session;
 
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
 /// (MariaDB 10.11). As binary strings, in whatever character set results are.
@@ -29,81 +25,9 @@ const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND 
 
 /// What a connection to a MariaDB has said.
 #[derive(Debug, PartialEq, Eq)]
-struct Verified {
-    schema: Vec<u8>,
-    has_role_of_login: bool,
-}
-
-impl Work<'_> {
-    /// The answer is in, on the session's connection: behind its own COM_RESET_CONNECTION the role stays, as it does at a
-    /// server.
-    pub(crate) fn verified(&mut self, key: ConnectionKey) {
-        let verified = self.pools.take_verified(self.ctx, key);
-        if let Some(verified) = &verified {
-            let state = self.session.tracked.state.with_schema(&verified.schema);
-            let state = self.ctx.interner.intern(state);
-            self.session.set_state(self.ctx, state);
-        }
-        if verified.is_some_and(|verified| verified.has_role_of_login) {
-            self.release_when_idle(key);
-        } else {
-            self.session.pins.insert(Pins::ROLE);
-        }
-        self.go_on(key);
-    }
-
-    /// The answer is in. What does not track may have hidden anything: the connection goes.
-    pub(crate) fn tracks_answered(&mut self, key: ConnectionKey) {
-        if !self.pools.proves_tracking(key) {
-            self.pools.connections[key].holder = None;
-            self.session.lose_lease();
-            self.session.phase = Phase::Waiting(self.ctx.now);
-            self.acquire();
-        }
-        self.go_on(key);
-    }
-
-    /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
-    fn release_when_idle(&mut self, key: ConnectionKey) {
-        let is_idle = matches!(self.session.phase, Phase::Idle);
-        if is_idle && self.session.lease == Some(key) && !self.pools.stays(self.session) {
-            self.pools.detach(self.ctx, self.session);
-        }
-    }
-}
-
-impl Pools {
-    /// The answer is in, on a connection that nobody has.
-    pub(crate) fn verified(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        if !self.take_verified(ctx, key).is_some_and(|verified| verified.has_role_of_login) {
-            self.connections[key].discard_reason = Some(DiscardReason::RoleLeft);
-        }
-        self.go_on(ctx, key);
-    }
-
-    /// Reads the answer; none if it can't be read.
-    fn take_verified(&mut self, ctx: &mut Context, key: ConnectionKey) -> Option<Verified> {
-        let connection = &mut self.connections[key];
-        let bytes = std::mem::take(&mut connection.settling.bytes);
-        let verified = last_row(&bytes)?;
-        connection.state = ctx.interner.intern(connection.state.with_schema(&verified.schema));
-        Some(verified)
-    }
-
-    /// Whether a connection's answer says that it tracks. If not, it is not to be used again.
-    pub(crate) fn proves_tracking(&mut self, key: ConnectionKey) -> bool {
-        let connection = &mut self.connections[key];
-        let bytes = std::mem::take(&mut connection.settling.bytes);
-        if bytes.ends_with(b"\x011") {
-            connection.traces.unproven = None;
-            return true;
-        }
-        tracing::warn!(
-            "session tracking is off on a connection after a statement that has failed: closing it"
-        );
-        connection.discard_reason = Some(DiscardReason::SyncFailed);
-        false
-    }
+pub(crate) struct Verified {
+    pub schema: Vec<u8>,
+    pub has_role_of_login: bool,
 }
 
 /// Whether a name in a list of SET is that of a variable that is reported.
@@ -133,7 +57,7 @@ pub(crate) fn must_report(ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
 }
 
 /// The last row among these packets.
-fn last_row(bytes: &[u8]) -> Option<Verified> {
+pub(crate) fn last_row(bytes: &[u8]) -> Option<Verified> {
     let mut rest = bytes;
     let mut row = None;
     while let Some(header) = Header::parse(rest) {

@@ -8,11 +8,11 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 use weir_sql::{Effects, Kind};
 
+use crate::context::keys::{ConnectionKey, Nanos};
 use crate::pool::waiting::Waiter;
 use crate::server::connection::Retained;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::worker::keys::{ConnectionKey, Nanos};
 
 impl Session {
     /// The pins of its own lease, which may be put aside.

@@ -7,12 +7,15 @@ use weir_sql::Several;
 
 use crate::answers::session_track::Tracking;
 use crate::client::eof_packets::{OpenEof, Results};
+use crate::context::Context;
+use crate::context::keys::{Nanos, ServerIndex};
+use crate::context::timers::WATCHED_BELOW_NS;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::Lost;
+use crate::session::Session;
 use crate::statement::relay::Words;
 use crate::statement::reported_state::Reported;
 use crate::stats::query_log::LoggedStatement;
-use crate::worker::keys::{Nanos, ServerIndex};
 
 /// The rest of a command that is too long to be kept.
 pub(crate) struct Upload {
@@ -236,7 +239,7 @@ impl Tries {
 
 impl Execution {
     /// Makes room for a new command.
-    pub(crate) fn reset(&mut self, now: crate::worker::keys::Nanos) {
+    pub(crate) fn reset(&mut self, now: crate::context::keys::Nanos) {
         *self = Self::default();
         self.record.begun_at = now;
         self.tries.started_at = now;
@@ -250,13 +253,14 @@ impl Execution {
     }
 }
 
+const NS_PER_MS: Nanos = 1_000_000;
 /// The same where only the server is left on which its connection was lost: if that has died, its other connections have
 /// broken, too, and the worker will have heard of it by then. So long again with each time that it was sent.
-pub(crate) const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
+const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
 
 /// For so long after it has lost a connection a server may still be losing the others. Who ends single connections of a
 /// server that lives, one query after the other, takes longer.
-pub(crate) const DYING_NS: Nanos = 2_000_000_000;
+const DYING_NS: Nanos = 2_000_000_000;
 
 impl Tries {
     /// How many failures of servers it has seen, this loss included.
@@ -272,5 +276,34 @@ impl Tries {
     pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
         let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
         self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
+    }
+}
+
+impl Session {
+    /// A statement has been sent: where the look-over would come late, a timer of its own sees to its time limit. One
+    /// timer serves all the statements of a session that follow each other.
+    pub(crate) fn watch(&mut self, ctx: &mut Context) {
+        let timeout = ctx.query_timeout(self);
+        let at = self.execution.tries.started_at + timeout;
+        let is_watched = self.times.watched_at != 0 && self.times.watched_at <= at;
+        if timeout > WATCHED_BELOW_NS || is_watched {
+            return;
+        }
+        let socket = self.socket;
+        self.times.watched_at = at;
+        ctx.timers.watch(self.key, socket, at);
+    }
+}
+
+impl Context {
+    /// How long a session's statement may run.
+    pub(crate) fn query_timeout(&self, session: &Session) -> Nanos {
+        let default = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
+        session
+            .execution
+            .plan
+            .decision()
+            .timeout_ms
+            .map_or(default, |timeout_ms| Nanos::from(timeout_ms) * NS_PER_MS)
     }
 }

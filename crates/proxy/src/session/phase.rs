@@ -2,8 +2,8 @@
 
 use weir_session::login::ClientLogin;
 
+use crate::context::keys::Nanos;
 use crate::shared::{KillOutcome, Victims};
-use crate::worker::keys::Nanos;
 
 /// Where a session stands.
 ///

@@ -4,8 +4,8 @@ use weir_protocol::status::StatusFlags;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::session::session::Session;
-use crate::worker::keys::Nanos;
+use crate::context::keys::Nanos;
+use crate::session::Session;
 
 impl Session {
     /// Takes in what a server reports.

@@ -6,9 +6,9 @@ use weir_protocol::command::{Command, NO_QUERY_ATTRIBUTES, put_query, put_query_
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_sql::{Kind, Uses};
 
+use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
-use crate::session::session::{Input, Session};
-use crate::worker::context::Context;
+use crate::session::{Input, Session};
 
 impl Session {
     /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
@@ -38,7 +38,7 @@ impl Session {
     }
 
     /// Whether the session's statement may use a table.
-    pub(crate) fn may_use_tables(&self) -> bool {
+    fn may_use_tables(&self) -> bool {
         weir_sql::may_use_tables(self.statement_text(), self.tracked.dialect)
     }
 

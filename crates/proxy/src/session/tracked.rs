@@ -7,10 +7,10 @@ use weir_protocol::charset::Encoding;
 use weir_session::state::State;
 use weir_sql::{Dialect, LeadBytes};
 
-use crate::session::session::{Session, Times, Tracked};
-use crate::worker::context::Context;
+use crate::context::Context;
+use crate::context::keys::Nanos;
+use crate::session::{Session, Times, Tracked};
 use crate::worker::idle_timeout::{SECOND_NS, WATCHED_UP_TO_S};
-use crate::worker::keys::Nanos;
 
 impl Session {
     /// Replaces a session's state, and what is derived from it.

@@ -2,25 +2,21 @@
 
 use weir_sql::{Kind, Uses};
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::{GroupMember, Load, choose};
 use crate::pool::pools::Pools;
-use crate::pool::waiting::Waiter;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::snapshot::Standing;
 use crate::statement::work::Work;
 use crate::statement::write_lease::NO_WRITE_LEASE;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex};
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
 const IDLE_LOOKED_AT: usize = 8;
 
-/// A server that turned a statement away gets no new ones for so long, unless the monitor says otherwise.
-const SUSPECT_NS: Nanos = 100_000_000;
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
 
@@ -52,7 +48,7 @@ impl Work<'_> {
     }
 
     /// Sends started work on its lease, or finds one.
-    fn place(&mut self) {
+    pub(crate) fn place(&mut self) {
         if let Some(lease) = self.session.lease
             && !self.pools.begin_detour(self.session, lease)
             && self.pools.should_move(self.session, lease)
@@ -215,37 +211,6 @@ impl Work<'_> {
         self.ctx.statistics.totals.pool_lends += 1;
         self.prepare_connection(connection);
     }
-
-    /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
-    pub(crate) fn answered_here(&mut self) {
-        self.command_done();
-        if self.session.input.close_when_done || self.session.input.is_cut_short {
-            return self.close_session();
-        }
-        if self.moves_away() {
-            return;
-        }
-        let socket = self.session.socket;
-        self.ctx.runnable.push_back((self.session.key, socket));
-    }
-}
-
-impl Worker {
-    /// Looks again for servers for those who found none.
-    pub(crate) fn unpark(&mut self) {
-        for _ in 0..self.pools.parked.len() {
-            let Some(Waiter { session: key, socket, .. }) = self.pools.parked.pop_front() else { break };
-            self.hear();
-            if !self.sessions.is_waiting(key, socket) {
-                continue;
-            }
-            if self.sessions[key].lease.is_some() {
-                self.work(key).place();
-            } else {
-                self.work(key).acquire();
-            }
-        }
-    }
 }
 
 impl Session {
@@ -260,31 +225,6 @@ impl Session {
         if self.diagnostics.fetching == 0 {
             ctx.runnable.push_back((self.key, self.socket));
         }
-    }
-}
-
-impl Pools {
-    /// Whether a connection leads to a server of this hostgroup.
-    pub(crate) fn is_member(&self, connection: ConnectionKey, hostgroup: u32) -> bool {
-        let server = self.connections[connection].server;
-        let group = self.groups.get(&hostgroup);
-        group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
-    }
-
-    /// Takes the connection that still knows a session's diagnostics, if it is idle and well.
-    fn take_retaining(&mut self, retained_on: ConnectionKey) -> bool {
-        let server = self.connections[retained_on].server;
-        let idle = &mut self.servers[server].idle;
-        let Some(at) = idle.iter().position(|connection| *connection == retained_on) else { return false };
-        idle.remove(at);
-        true
-    }
-
-    /// Something is wrong with a server: no new work for a moment, and a word to the monitor.
-    pub(crate) fn suspect(&mut self, ctx: &Context, server: ServerIndex) {
-        let pool = &mut self.servers[server];
-        pool.suspect_until = ctx.now + SUSPECT_NS;
-        ctx.shared.suspect(&pool.server.endpoint);
     }
 }
 
@@ -450,13 +390,5 @@ impl Pools {
             reasons.push(group.absent.clone());
         }
         if reasons.is_empty() { "no server is in it".into() } else { reasons.join("; ") }
-    }
-
-    /// Takes a session out of all queues.
-    pub(crate) fn leave_queues(&mut self, session: &Session) {
-        self.parked.retain(|waiter| waiter.session != session.key);
-        for pool in &mut self.servers {
-            pool.waiters.retain(|waiter| waiter.session != session.key);
-        }
     }
 }

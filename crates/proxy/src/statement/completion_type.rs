@@ -7,8 +7,8 @@ use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
 
 /// The value as servers report it.
 pub(crate) const RELEASE: &str = "RELEASE";

@@ -13,17 +13,17 @@ use std::rc::Rc;
 use weir_session::pin::Pins;
 use weir_sql::Uses;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::Retained;
+use crate::session::Session;
 use crate::session::bonds::Detour;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::replies::LEASE_LOST;
+use crate::statement::recovery::connection_lost::LEASE_LOST;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 impl Work<'_> {
     /// The read is over, however it ended: its connection is given back, and the lease is the session's again.

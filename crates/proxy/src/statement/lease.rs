@@ -1,15 +1,15 @@
 //! How leases end: a session leaves its connection, which goes to the next as it is, is made fit for it, or is closed.
 
 use weir_session::pin::Pins;
-use weir_session::state::State;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
-use crate::pool::waiting::Waiter;
-use crate::server::connection::DiscardReason;
-use crate::server::connection::Expected;
-use crate::session::session::Session;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
+use crate::server::connection::{DiscardReason, Expected};
+use crate::session::Session;
+use crate::session::execution::Settle;
+use crate::session::phase::Phase;
+use crate::statement::work::Work;
 
 impl Pools {
     /// A session leaves its lease behind, in order, unless a pin holds it.
@@ -35,61 +35,69 @@ impl Pools {
         self.connections[lease].holder = None;
         Some(lease)
     }
+}
 
-    /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is
-    /// offered again afterwards, and closed then.
-    pub(crate) fn retire(&mut self, ctx: &mut Context, key: ConnectionKey, discard_reason: DiscardReason) {
-        self.tell_of_retained(ctx, key);
-        let connection = &self.connections[key];
-        if connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
-            let server = connection.server;
-            self.servers[server].idle.retain(|idle| *idle != key);
-            return;
+impl Work<'_> {
+    /// A connection of the session's is gone.
+    pub(crate) fn server_gone(&mut self, key: ConnectionKey) {
+        let server = self.pools.connections[key].server;
+        let breaks_off = self.pools.connections[key].replies.breaks_off();
+        let lost = self.pools.lose(self.ctx, key);
+        self.hear();
+        let endpoint = self.pools.servers[server].server.endpoint.clone();
+        if self.session.lease != Some(key) {
+            return self.aside_lost(&endpoint);
         }
-        self.discard(ctx, key, Some(discard_reason));
+        self.lease_lost(lost, &endpoint, breaks_off);
     }
 
-    /// A connection is wiped for somebody who is the first in line meanwhile.
-    pub(crate) fn wipe_for(&mut self, ctx: &mut Context, key: ConnectionKey, waiter: Waiter) {
-        self.servers[self.connections[key].server].waiters.push_front(waiter);
-        self.tell_of_retained(ctx, key);
-        self.recycle(ctx, key, Pins::empty());
+    /// The client is gone, or has to go: its lease is rolled back, its statement killed.
+    pub(crate) fn abandon(&mut self) {
+        self.pools.leave_queues(self.session);
+        self.pools.forget_retained(self.session);
+        self.abandon_lease();
+        if self.session.recall_lease(self.ctx) {
+            self.abandon_lease();
+        }
     }
 
-    /// Makes a connection fit for the next session after one that had these pins: everything is reset, and where
-    /// nobody knows what there was, that is proven; or the connection goes.
-    pub(crate) fn recycle(&mut self, ctx: &mut Context, key: ConnectionKey, left: Pins) {
-        let connection = &self.connections[key];
-        if left.intersects(Pins::OUTLIVE_RESET) || connection.discard_reason.is_some() {
-            let discard_reason = connection.discard_reason.or(Some(DiscardReason::RoleLeft));
-            return self.discard(ctx, key, discard_reason);
+    /// The same for the lease alone.
+    pub(crate) fn abandon_lease(&mut self) {
+        let session = &mut *self.session;
+        let Some(lease) = session.lease.take() else { return };
+        let pins = session.pins.pins();
+        let is_running = matches!(session.phase, Phase::Running);
+        let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let is_uploading = is_running && (is_flowing || session.input.infile.is_some());
+        self.pools.connections[lease].holder = None;
+        if is_uploading {
+            // The server waits for the rest of a command, or of a file, that will never come.
+            return self.pools.discard(self.ctx, lease, Some(DiscardReason::ClientGone));
         }
-        if self.connections[key].forgets_its_sql_mode() {
-            return self.discard(ctx, key, Some(DiscardReason::Stale));
-        }
-        let connection = &self.connections[key];
-        let is_opaque = left.intersects(Pins::OPAQUE) || connection.traces.is_suspect;
-        if is_opaque && !connection.access.greeted.is_mariadb {
-            // A login gives the roles that it should have (MySQL), whatever was made of them.
-            let identity = connection.identity;
-            return self.change_identity(ctx, key, identity);
-        }
-        if let Some(buffer) = ctx.out.buffer(connection.socket) {
-            weir_protocol::command::put_reset_connection(buffer);
-        }
-        self.connections[key].expect(ctx, Expected::Reset);
-        self.set_up_again(ctx, key, is_opaque);
-    }
-
-    /// Sets up a connection that has been reset.
-    pub(crate) fn set_up_again(&mut self, ctx: &mut Context, key: ConnectionKey, is_opaque: bool) {
-        let connection = &mut self.connections[key];
-        connection.forget_sessions();
-        let schema = connection.state.schema().to_vec();
-        self.connections[key].state = ctx.interner.intern(State::fresh().with_schema(&schema));
-        self.set_up(ctx, key);
-        if is_opaque && self.connections[key].access.greeted.is_mariadb {
-            self.connections[key].verify(ctx);
+        // However it is given back: what it may have is to be proven gone.
+        self.pools.connections[lease].traces.is_suspect |= pins.intersects(Pins::OPAQUE);
+        let expected = &self.pools.connections[lease].replies.expected;
+        let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay(_) | Expected::Prepare(_)));
+        let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
+        let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
+        if is_asked_for_collation && expected.len() == 1 && !outlives_reset {
+            // The client has its answer, and Weir will have its own in a moment: see `finish_abandoned`. After an
+            // error nothing of the kind: then not even the connection's schema is known.
+        } else if owes_answer {
+            self.pools.connections[lease].discard_reason = Some(DiscardReason::ClientGone);
+            let socket = self.pools.connections[lease].socket;
+            self.ctx.out.pause(socket, false);
+            if self.ctx.snapshot.variables.kill_backend_connection_when_disconnect {
+                self.pools.kill_backend(self.ctx, lease, false);
+            }
+        } else if pins.is_empty() && self.pools.connections[lease].replies.expected.is_empty() {
+            self.pools.offer(self.ctx, lease);
+            self.hear();
+        } else if self.pools.connections[lease].replies.expected.is_empty() {
+            self.pools.recycle(self.ctx, lease, pins);
+            self.hear();
+        } else {
+            self.pools.connections[lease].discard_reason = Some(DiscardReason::ClientGone);
         }
     }
 }

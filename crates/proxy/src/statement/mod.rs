@@ -1,9 +1,13 @@
 //! The way of one statement: where it goes, the connection it gets, what goes out in front of it, its reply, its end.
 
 pub(crate) mod acquire;
+pub(crate) mod beginning;
 pub(crate) mod completion_type;
+pub(crate) mod cursors;
+pub(crate) mod defaults;
 pub(crate) mod detour;
 pub(crate) mod diagnostics;
+pub(crate) mod kill;
 pub(crate) mod lease;
 pub(crate) mod moving;
 pub(crate) mod own_statements;
@@ -11,10 +15,10 @@ pub(crate) mod prepare_connection;
 pub(crate) mod read_only;
 pub(crate) mod recovery;
 pub(crate) mod relay;
-pub(crate) mod replies;
 pub(crate) mod reported_state;
 pub(crate) mod route;
 pub(crate) mod session_affinity;
 pub(crate) mod statement_end;
+pub(crate) mod waiting;
 pub(crate) mod work;
 pub(crate) mod write_lease;

@@ -29,16 +29,14 @@ use weir_session::user_variables::{
 use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
-use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, HiddenCode, ServerConnection};
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, SessionKey};
 
 /// Where a session stands with that.
 pub(crate) enum Moving {
@@ -122,18 +120,6 @@ impl Session {
     }
 }
 
-impl Worker {
-    /// Has idle sessions leave servers that have no part in their hostgroups any more.
-    pub(crate) fn move_sessions(&mut self) {
-        let holders = self.pools.connections.iter().filter_map(|(_, connection)| connection.holder);
-        let idle: Vec<SessionKey> =
-            holders.filter(|key| matches!(self.sessions[*key].phase, Phase::Idle)).collect();
-        for key in idle {
-            self.work(key).moves_away();
-        }
-    }
-}
-
 impl Work<'_> {
     /// Begins to read what an idle session has on its connection, if that is to be left. True if it has begun: the
     /// session's next command waits.
@@ -173,18 +159,6 @@ impl Work<'_> {
             self.ask_for_names(lease);
         }
         true
-    }
-}
-
-impl Pools {
-    /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
-    fn is_left(&self, lease: ConnectionKey) -> bool {
-        let connection = &self.connections[lease];
-        let server = &self.servers[connection.server].server;
-        self.groups.contains_key(&connection.hostgroup)
-            && !self.is_member(lease, connection.hostgroup)
-            && !server.is_gone
-            && !server.is_silent
     }
 }
 

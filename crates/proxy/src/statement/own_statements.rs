@@ -1,82 +1,29 @@
 //! Replies to statements of Weir's own: what they mean for the connection, and for the session that has it.
 
 use weir_protocol::error::ServerError;
-use weir_protocol::frame::HEADER_LEN;
-use weir_protocol::ok::{ErrPacket, OkPacket};
-use weir_protocol::response::{BrokenReply, Control, Step};
-use weir_session::login::BACKEND_CAPABILITIES;
+use weir_protocol::ok::OkPacket;
+use weir_protocol::response::BrokenReply;
 use weir_session::pin::Pins;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
+use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::{DiscardReason, Expected, Stage};
-use crate::server::defaults::DefaultsAnswer;
-use crate::server::verify::must_report;
+use crate::server::connection::{DiscardReason, Expected};
+use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::recovery::rejected::is_wsrep_refusal;
-use crate::statement::replies::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
-
-impl Worker {
-    /// A piece of the reply to a statement of Weir's own.
-    pub(crate) fn own_reply(
-        &mut self,
-        key: ConnectionKey,
-        step: Step,
-        bytes: &[u8],
-    ) -> Result<(), BrokenReply> {
-        let connection = &mut self.pools.connections[key];
-        if let Some(Expected::Fetch(fetch)) = connection.replies.expected.front_mut() {
-            fetch.take(step, bytes);
-            if let Step::Control(Control::Err, _) = step {
-                self.own_statement_failed(key, &bytes[HEADER_LEN..]);
-            }
-            return Ok(());
-        }
-        let Step::Control(control, _) = step else {
-            if connection.replies.is_asked_for_row() && matches!(step, Step::Pass(_)) {
-                connection.settling.settle_row(bytes);
-            }
-            return Ok(());
-        };
-        let payload = &bytes[HEADER_LEN..];
-        match control {
-            Control::Err => self.own_statement_failed(key, payload),
-            Control::PrepareOk => connection.prepared_here(&mut self.ctx, payload),
-            Control::Ok | Control::ResultEnd => {
-                let ok =
-                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
-                match connection.holder {
-                    Some(holder) => self.work(holder).own_statement_ok(key, &ok)?,
-                    None => self.pools.own_statement_ok(&mut self.ctx, key, &ok)?,
-                }
-            }
-            Control::ColumnCount => {}
-            Control::LocalInfile => return Err(BrokenReply::UnexpectedPacket(0xFB)),
-        }
-        Ok(())
-    }
-
-    /// A server refuses a statement of Weir's own.
-    fn own_statement_failed(&mut self, key: ConnectionKey, payload: &[u8]) {
-        let Ok(err) = ErrPacket::parse(payload) else { return };
-        let connection = &mut self.pools.connections[key];
-        let text = connection.message_from(err.message);
-        let error = ServerError { code: err.code, sqlstate: err.sqlstate.unwrap_or(*b"HY000") };
-        (connection.known.row_count, connection.known.has_conditions) = (None, true);
-        match connection.holder {
-            Some(holder) => self.work(holder).own_statement_failed(key, error, &text),
-            None => self.pools.own_statement_failed(&mut self.ctx, key, error, &text),
-        }
-    }
-}
 
 impl Work<'_> {
     /// An OK, on the session's connection.
-    fn own_statement_ok(&mut self, key: ConnectionKey, ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
+    pub(crate) fn own_statement_ok(
+        &mut self,
+        key: ConnectionKey,
+        ok: &OkPacket<'_>,
+    ) -> Result<(), BrokenReply> {
         match self.pools.connections[key].replies.expected.front() {
             Some(Expected::Settle(settle)) => {
                 let settle = *settle;
@@ -92,7 +39,7 @@ impl Work<'_> {
     }
 
     /// The server refuses a statement of Weir's own, on the session's connection.
-    fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+    pub(crate) fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_pinned = !self.session.pins.is_empty();
         match self.pools.connections[key].replies.expected.front() {
             Some(Expected::Sync(_)) if is_pinned => self.sync_failed_on_lease(key, error, text),
@@ -281,118 +228,55 @@ impl Work<'_> {
     }
 }
 
-impl Pools {
-    /// An OK, on a connection of which it says something.
-    fn own_statement_ok(
-        &mut self,
-        ctx: &mut Context,
-        key: ConnectionKey,
-        ok: &OkPacket<'_>,
-    ) -> Result<(), BrokenReply> {
-        let connection = &self.connections[key];
-        match connection.replies.expected.front() {
-            // Behind a reset that was refused all is the last session's, and nothing to be learned from.
-            Some(Expected::Setup | Expected::Init) if connection.discard_reason.is_some() => {}
-            Some(Expected::Setup) => self.take_defaults(ctx, key, ok),
-            Some(Expected::Init) => self.take_init(ctx, key, ok),
-            Some(Expected::Sync(Some(_))) if connection.traces.is_tracked => must_report(ok)?,
-            _ => {}
+impl Work<'_> {
+    /// The answer is in, on the session's connection: behind its own COM_RESET_CONNECTION the role stays, as it does at a
+    /// server.
+    pub(crate) fn verified(&mut self, key: ConnectionKey) {
+        let verified = self.pools.take_verified(self.ctx, key);
+        if let Some(verified) = &verified {
+            let state = self.session.tracked.state.with_schema(&verified.schema);
+            let state = self.ctx.interner.intern(state);
+            self.session.set_state(self.ctx, state);
         }
-        Ok(())
+        if verified.is_some_and(|verified| verified.has_role_of_login) {
+            self.release_when_idle(key);
+        } else {
+            self.session.pins.insert(Pins::ROLE);
+        }
+        self.go_on(key);
     }
 
-    /// A server refuses a statement of Weir's own, of which no session has to know.
-    fn own_statement_failed(
+    /// The answer is in. What does not track may have hidden anything: the connection goes.
+    pub(crate) fn tracks_answered(&mut self, key: ConnectionKey) {
+        if !self.pools.proves_tracking(key) {
+            self.pools.connections[key].holder = None;
+            self.session.lose_lease();
+            self.session.phase = Phase::Waiting(self.ctx.now);
+            self.acquire();
+        }
+        self.go_on(key);
+    }
+
+    /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
+    fn release_when_idle(&mut self, key: ConnectionKey) {
+        let is_idle = matches!(self.session.phase, Phase::Idle);
+        if is_idle && self.session.lease == Some(key) && !self.pools.stays(self.session) {
+            self.pools.detach(self.ctx, self.session);
+        }
+    }
+}
+
+impl Pools {
+    /// The holder's statement, which has not been sent, gets the error of what was sent in front of it.
+    pub(crate) fn refused_in_front(
         &mut self,
         ctx: &mut Context,
+        session: &mut Session,
         key: ConnectionKey,
         error: ServerError,
         text: &str,
     ) {
-        let code = error.code;
-        let connection = &mut self.connections[key];
-        match connection.replies.expected.front_mut() {
-            Some(Expected::Setup) => {
-                let message = format!("session tracking: error {code}: {text}");
-                self.set_up_failed(ctx, key, Some(code), &message);
-            }
-            Some(Expected::Init) => {
-                self.set_up_failed(ctx, key, None, &format!("init_connect: error {code}: {text}"));
-            }
-            Some(
-                Expected::Reset | Expected::Leave | Expected::Verify | Expected::Sync(_) | Expected::Carried,
-            ) => {
-                connection.discard_reason = Some(DiscardReason::SyncFailed);
-            }
-            // The role of before would be the next user's.
-            Some(Expected::LeaveRole) => self.dial_instead(ctx, key),
-            Some(Expected::Kill) => {
-                let server = &self.servers[connection.server].server.endpoint;
-                tracing::info!(server, code, text, "KILL was refused");
-            }
-            Some(Expected::Settle(_)) => {
-                connection.settling.again = true;
-                connection.settling.is_rejected |= is_wsrep_refusal(code, text.as_bytes());
-            }
-            Some(Expected::Fetch(fetch)) if fetch.gives_id => connection.known.insert_id = None,
-            Some(Expected::FoundRows) => connection.known.found_rows = None,
-            Some(Expected::InsertId) => connection.known.insert_id = None,
-            _ => {}
-        }
-    }
-
-    /// The reply of a connection is complete that nobody has.
-    pub(crate) fn reply_complete(&mut self, ctx: &mut Context, key: ConnectionKey, expected: Expected) {
-        match expected {
-            Expected::Relay(_) => {
-                let socket = self.connections[key].socket;
-                ctx.out.pause(socket, false);
-                self.connections[key].end_hurry(ctx);
-                self.finish_abandoned(ctx, key);
-            }
-            Expected::Settle(_) => self.finish_abandoned(ctx, key),
-            Expected::Defaults(variables) => match self.defaults_answered(ctx, key, &variables) {
-                DefaultsAnswer::Known | DefaultsAnswer::Unknown => self.set_up_further(ctx, key),
-                DefaultsAnswer::Gone => {}
-            },
-            Expected::Setup | Expected::Init => self.set_up_further(ctx, key),
-            Expected::Sync(Some(state)) => {
-                self.connections[key].state = state;
-                self.go_on(ctx, key);
-            }
-            Expected::Moving => {
-                self.connections[key].settling.bytes.clear();
-                self.go_on(ctx, key);
-            }
-            Expected::Kill => self.kill_sent(ctx, key),
-            // The login comes behind it.
-            Expected::LeaveRole => {}
-            Expected::Verify => self.verified(ctx, key),
-            Expected::Tracks => {
-                self.proves_tracking(key);
-                self.go_on(ctx, key);
-            }
-            _ => self.go_on(ctx, key),
-        }
-    }
-
-    /// A part of a set-up is done.
-    fn set_up_further(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        let connection = &self.connections[key];
-        if connection.stage == Stage::Ready {
-            return self.go_on(ctx, key);
-        }
-        if connection.replies.expected.is_empty() {
-            let socket = connection.socket;
-            self.now_ready(ctx, key, socket);
-        }
-    }
-
-    /// A reply to a statement of Weir's own is in, on a connection that nobody has: it goes to the next.
-    pub(crate) fn go_on(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        let connection = &self.connections[key];
-        if connection.replies.expected.is_empty() && !self.servers[connection.server].idle.contains(&key) {
-            self.offer(ctx, key);
-        }
+        self.reply_error(ctx, session, error, text);
+        self.connections[key].settle_after_error(ctx, session);
     }
 }

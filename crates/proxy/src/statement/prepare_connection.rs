@@ -12,13 +12,13 @@ use weir_session::prepared::{ClientStatement, LongData};
 use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::{Expected, Relayed, ServerConnection};
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 impl Work<'_> {
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
@@ -295,25 +295,6 @@ impl Work<'_> {
             return types.len();
         }
         0
-    }
-}
-
-impl ServerConnection {
-    /// Sends a statement of Weir's own.
-    pub(crate) fn send_query(&mut self, ctx: &mut Context, text: &[u8]) {
-        self.put_own_query(ctx, text);
-        if text.starts_with(b"SELECT") || text.starts_with(b"DO") {
-            // All of Weir's own have one row.
-            self.known.found_rows = Some(1);
-        }
-    }
-
-    /// Takes note of a reply that is to come, behind those that are owed already.
-    pub(crate) fn expect(&mut self, ctx: &Context, expected: Expected) {
-        self.replies.expected.push_back(expected);
-        if self.replies.expected.len() == 1 {
-            self.replies.restart_reply(ctx.now);
-        }
     }
 }
 

@@ -10,14 +10,14 @@ use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, Kind};
 
 use crate::answers::own_replies::Outcome;
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, ServerConnection};
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
 const HOLDING: Effects = Effects::USER_VARIABLE

@@ -15,15 +15,15 @@ use weir_session::pin::Pins;
 use weir_session::state::{State, is_restorable};
 use weir_sql::{Effects, Kind, Statement};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
 use crate::statement::reported_state::{Explanation, Reported, explain};
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// What stands in a text.
 #[derive(Clone, Copy, Debug)]

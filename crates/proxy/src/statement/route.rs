@@ -12,13 +12,13 @@ use weir_session::prepared::Prepared;
 use weir_session::state::State;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
+use crate::context::Context;
+use crate::context::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::snapshot::Snapshot;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::Nanos;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
 const NOT_ALLOWED: ServerError = ServerError { code: 1148, sqlstate: *b"42000" };
@@ -28,7 +28,7 @@ const NS_PER_MS: Nanos = 1_000_000;
 /// Whether a statement goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Routed {
-    /// Its [`Execution::decision`](crate::session::session::Work::decision) is made; its text may have been replaced.
+    /// Its [`Execution::decision`](crate::session::Work::decision) is made; its text may have been replaced.
     GoesOn,
     /// It has been answered, or its session is over.
     Ended,
@@ -187,17 +187,6 @@ impl Context {
         if times > 0 {
             tracing::warn!(times, "patterns of query rules reached their limits: their rules did not match");
         }
-    }
-
-    /// How long a session's statement may run.
-    pub(crate) fn query_timeout(&self, session: &Session) -> Nanos {
-        let default = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
-        session
-            .execution
-            .plan
-            .decision()
-            .timeout_ms
-            .map_or(default, |timeout_ms| Nanos::from(timeout_ms) * NS_PER_MS)
     }
 }
 

@@ -5,11 +5,11 @@
 
 use weir_config::ListenerMode;
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, ServerIndex};
+use crate::session::Session;
 
 impl Pools {
     /// The hostgroup whose servers a bound session may have. Replicas of a cluster without a reader hostgroup are

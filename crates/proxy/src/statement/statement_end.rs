@@ -7,19 +7,19 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{
     Access, DiscardReason, Expected, Retained, ServerConnection, Settling, Traces,
 };
+use crate::session::Session;
 use crate::session::execution::{Ending, Execution, Settle};
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::completion_type::Closes;
 use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, ServerIndex};
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
 const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
@@ -168,24 +168,6 @@ impl Work<'_> {
             self.save_diagnostics(key);
         }
         self.pools.connections[key].ask(self.ctx, settle);
-    }
-}
-
-impl Pools {
-    /// The statement of a client that has left is over. Where it had been answered before the client left, the
-    /// connection is reset for the next one; otherwise it has served.
-    pub(crate) fn finish_abandoned(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        let connection = &mut self.connections[key];
-        connection.settling.bytes.clear();
-        connection.settling.again = false;
-        connection.settling.is_rejected = false;
-        connection.settling.refusals = 0;
-        connection.known.found_rows = None;
-        (connection.known.row_count, connection.known.has_conditions) = (None, true);
-        // A KILL may be on its way.
-        if connection.kills_pending == 0 && connection.replies.expected.is_empty() {
-            self.recycle(ctx, key, Pins::empty());
-        }
     }
 }
 

@@ -1,11 +1,8 @@
 //! A session at work.
 
-use crate::outbox::SocketId;
+use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::session::session::Session;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::SessionKey;
+use crate::session::Session;
 
 /// A session at work, with what its work may touch: the connections of its worker, and what all parts share. There is no
 /// way from here to another session. What becomes of others is left with [`Pools`], and what needs all sessions with
@@ -14,19 +11,6 @@ pub(crate) struct Work<'a> {
     pub ctx: &'a mut Context,
     pub pools: &'a mut Pools,
     pub session: &'a mut Session,
-}
-
-impl Worker {
-    /// This session at work.
-    pub(crate) fn work(&mut self, key: SessionKey) -> Work<'_> {
-        self.hear();
-        Work { ctx: &mut self.ctx, pools: &mut self.pools, session: &mut self.sessions[key] }
-    }
-
-    /// The same, if the key still means the session with this socket.
-    pub(crate) fn work_of(&mut self, key: SessionKey, socket: SocketId) -> Option<Work<'_>> {
-        self.sessions.is(key, socket).then(|| self.work(key))
-    }
 }
 
 impl Work<'_> {

@@ -13,26 +13,19 @@
 //! What the server has when the lease lapses may run on there.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use crate::outbox::Order;
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::pool::pools::{Pool, Pools};
-use crate::server::connection::{DiscardReason, Expected, ServerConnection};
+use crate::server::connection::DiscardReason;
+use crate::session::Session;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
+use crate::statement::recovery::connection_lost::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// How often it is looked whether the lease has been extended.
 const LOOK_EVERY_NS: Nanos = 5_000_000;
-
-/// Within so much time a server has to acknowledge what is on its way to it when its lease lapses. Looked at only when the
-/// system would send it once more.
-const LATE_BYTES: Duration = Duration::from_millis(1);
 
 /// For people.
 pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
@@ -44,48 +37,6 @@ impl Pool {
             Nanos::MAX
         } else {
             self.server.shared.writes_until_ns.load(Ordering::Acquire)
-        }
-    }
-}
-
-impl Worker {
-    /// Sees to what is on its way to servers whose lease has lapsed since this was looked at last.
-    pub(crate) fn look_at_leases(&mut self) {
-        for server in 0..self.pools.servers.len() {
-            let has_lost_write_lease = !self.pools.servers[server].server.shared.may_write_at(self.ctx.now);
-            if std::mem::replace(&mut self.pools.servers[server].has_lost_write_lease, has_lost_write_lease)
-                != has_lost_write_lease
-                && has_lost_write_lease
-            {
-                self.stop_late_writes(server);
-            }
-        }
-    }
-
-    fn stop_late_writes(&mut self, server: ServerIndex) {
-        let is_under_way = |lease: ConnectionKey, holder: SessionKey| {
-            let session = &self.sessions[holder];
-            let connection = &self.pools.connections[lease];
-            let is_owed =
-                connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
-            is_owed
-                && session.lease == Some(lease)
-                && session.execution.tries.is_sent
-                && session.execution.plan.may_have_effects()
-        };
-        let of_server = self.pools.connections.iter().filter(|(_, connection)| connection.server == server);
-        let held = of_server.filter_map(|(lease, connection)| Some((lease, connection.holder?)));
-        let under_way: Vec<_> = held.filter(|(lease, holder)| is_under_way(*lease, *holder)).collect();
-        for (lease, holder) in under_way {
-            let session = &self.sessions[holder];
-            let socket = self.pools.connections[lease].socket;
-            let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
-            if is_flowing || session.input.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
-                self.work(holder).give_up_late(lease);
-            } else {
-                self.pools.connections[lease].is_hurried = true;
-                self.ctx.out.order(Order::AcknowledgeWithin(socket, LATE_BYTES));
-            }
         }
     }
 }
@@ -102,7 +53,7 @@ impl Work<'_> {
     }
 
     /// Ends a statement that has not gone out whole in time, with its connection and its session.
-    fn give_up_late(&mut self, lease: ConnectionKey) {
+    pub(crate) fn give_up_late(&mut self, lease: ConnectionKey) {
         let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
         let session = &*self.session;
         let is_incomplete = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
@@ -159,15 +110,6 @@ impl Pools {
     /// Whether the session's statement may be sent to a server now.
     pub(crate) fn may_send(&self, ctx: &Context, server: ServerIndex, execution: &Execution) -> bool {
         self.servers[server].server.shared.may_write_at(ctx.now) || !execution.plan.may_have_effects()
-    }
-}
-
-impl ServerConnection {
-    /// The session's statement is answered: its connection has all the time again.
-    pub(crate) fn end_hurry(&mut self, ctx: &mut Context) {
-        if std::mem::take(&mut self.is_hurried) {
-            ctx.out.order(Order::AcknowledgeWithin(self.socket, Duration::ZERO));
-        }
     }
 }
 

@@ -8,15 +8,15 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_query_log::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_sql::Kind;
 
+use crate::context::Context;
+use crate::context::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::Dice;
 use crate::server::connection::Replies;
+use crate::session::Session;
 use crate::session::execution::{Ending, Execution};
-use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::Nanos;
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).
 const CLIENT_LEFT: u16 = 2013;

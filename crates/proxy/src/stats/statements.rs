@@ -9,16 +9,16 @@ use weir_session::prepared::Prepared;
 use weir_session::state::State;
 use weir_sql::{Digest, DigestOptions};
 
-use crate::client::connection::USER_LIMIT_REACHED;
+use crate::client::login::USER_LIMIT_REACHED;
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
 use crate::snapshot::Snapshot;
 use crate::stats::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, ServerIndex};
 
 /// A session's number in the statistics, with the schema for which it holds.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 
+use crate::context::keys::Nanos;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::keys::Nanos;
 
 /// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
 pub(crate) const WATCHED_UP_TO_S: u64 = 60;

@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use weir_protocol::error::ServerError;
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::Pools;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::snapshot::Standing;
-use crate::statement::replies::OUTCOME_UNKNOWN;
+use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
 use crate::stats::WritingRow;
 use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::worker::sessions::Sessions;
 
 /// MySQL's "server shutdown in progress" (08S01): an application connects anew.
@@ -198,5 +198,29 @@ impl Pools {
             member.server != server && member.standing != Standing::Shunned && !is_leaving
         };
         [home, readers].into_iter().flatten().any(|group| group.members.iter().any(serves))
+    }
+}
+
+impl Worker {
+    /// Has idle sessions leave servers that have no part in their hostgroups any more.
+    pub(crate) fn move_sessions(&mut self) {
+        let holders = self.pools.connections.iter().filter_map(|(_, connection)| connection.holder);
+        let idle: Vec<SessionKey> =
+            holders.filter(|key| matches!(self.sessions[*key].phase, Phase::Idle)).collect();
+        for key in idle {
+            self.work(key).moves_away();
+        }
+    }
+}
+
+impl Pools {
+    /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
+    pub(crate) fn is_left(&self, lease: ConnectionKey) -> bool {
+        let connection = &self.connections[lease];
+        let server = &self.servers[connection.server].server;
+        self.groups.contains_key(&connection.hostgroup)
+            && !self.is_member(lease, connection.hostgroup)
+            && !server.is_gone
+            && !server.is_silent
     }
 }

@@ -1,17 +1,16 @@
 //! Looking after connections and transactions, once a second: idle connections that need a ping, are too many or too
 //! old, connections opened in advance, transactions that take too long.
 
-use weir_protocol::command;
 use weir_session::pin::Pins;
 
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::outbox::{Owner, SocketId};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::{DiscardReason, Expected, Purpose, ServerConnection, Stage};
+use crate::server::connection::{DiscardReason, Expected, Purpose, Stage};
 use crate::session::phase::Phase;
 use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 
 /// A server that has not answered a statement of Weir's own after this time hangs. These statements take no time and
 /// wait for no lock.
@@ -178,18 +177,5 @@ impl Pools {
         let keep = u64::from(server.max_connections) * u64::from(server.care.free_connections_pct) / 100;
         let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(1);
         keep.div_ceil(ctx.shared.mailboxes.len().max(1))
-    }
-}
-
-impl ServerConnection {
-    pub(crate) fn ping(&mut self, ctx: &mut Context) {
-        self.age.idle_since = ctx.now;
-        let socket = self.socket;
-        if let Some(buffer) = ctx.out.buffer(socket) {
-            command::put_ping(buffer);
-        }
-        self.expect(ctx, Expected::Ping);
-        let timeout = ctx.snapshot.variables.ping_timeout_server.as_nanos() as Nanos;
-        ctx.timers.ping(socket, ctx.now + timeout);
     }
 }

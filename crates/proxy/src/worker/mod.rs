@@ -6,31 +6,32 @@
 //! bytes out.
 
 pub mod census;
-pub(crate) mod context;
+pub(crate) mod clients;
 pub(crate) mod idle_timeout;
-pub(crate) mod keys;
 pub(crate) mod kill;
+pub(crate) mod late_writes;
 pub(crate) mod leaving;
 pub(crate) mod maintenance;
-pub(crate) mod random;
 pub(crate) mod reload;
+pub(crate) mod replies;
 pub(crate) mod report;
 pub(crate) mod sessions;
 pub(crate) mod timers;
+pub(crate) mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_config::Listener;
 
+use crate::context::Context;
+pub use crate::context::keys::Nanos;
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::pool::pools::Pools;
 use crate::shared::{Message, Shared};
 use crate::snapshot::Snapshot;
 use crate::worker::sessions::Sessions;
-use context::Context;
-pub use keys::Nanos;
 
 /// See the module's text.
 pub struct Worker {

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use weir_protocol::error;
 
+use crate::context::Context;
+use crate::context::keys::{Nanos, ServerIndex};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::server::connection::DiscardReason;
 use crate::session::phase::Phase;
 use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
-use crate::statement::work::Work;
 use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::{Nanos, ServerIndex};
 
 impl Worker {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
@@ -66,13 +64,6 @@ impl Worker {
             self.pools.reroute_waiters(server);
         }
         self.unpark();
-    }
-}
-
-impl Work<'_> {
-    /// The session's user is no longer configured.
-    pub(crate) fn refuse_without_account(&mut self) {
-        self.fail_session(error::ACCESS_DENIED, "The user of this session is no longer configured");
     }
 }
 

@@ -6,18 +6,18 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{ServerConnection, Stage};
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::stats::{
     FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow, Totals,
     WorkerReport,
 };
 use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 use crate::worker::sessions::Sessions;
 
 /// So much of a running statement is told.

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 
 use slab::Slab;
 
+use crate::context::Context;
+use crate::context::keys::SessionKey;
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::session_id;
-use crate::worker::context::Context;
-use crate::worker::keys::SessionKey;
 
 /// A worker's sessions, by their keys.
 #[derive(Default)]

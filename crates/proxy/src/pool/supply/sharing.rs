@@ -1,18 +1,16 @@
 //! Rights to open connections between workers: a server's max_connections is one number for all of them, and who has
 //! none left asks the others.
 
-use crate::pool::pools::Pools;
-use crate::worker::context::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_topology::ServerShared;
 
 use super::{Nanos, RETRY_FIRST_NS};
-use crate::pool::pools::Pool;
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::pool::pools::{Pool, Pools};
 use crate::shared::Message;
-use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::ServerIndex;
 
 /// An idle connection that has not been needed for so long may go to another worker.
 const SPARE_AFTER_NS: Nanos = 50_000_000;

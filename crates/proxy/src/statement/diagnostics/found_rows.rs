@@ -9,15 +9,15 @@ use std::fmt::Write;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_sql::{Access, Counts, Effects, Kind, Uses};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, Retained};
+use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::session::Session;
 use crate::statement::statement_end::REFUSED;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.
 const ROWS_MAX: u64 = 10_000;

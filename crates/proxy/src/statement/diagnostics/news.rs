@@ -1,9 +1,9 @@
 //! What a session hears of its diagnostics that only a connection knew.
 
+use crate::context::Context;
 use crate::pool::turns::News;
 use crate::server::connection::{Asked, Retained};
-use crate::session::session::{Diagnostics, Session};
-use crate::worker::context::Context;
+use crate::session::{Diagnostics, Session};
 
 impl Session {
     /// What has become of its diagnostics.

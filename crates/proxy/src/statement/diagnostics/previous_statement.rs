@@ -5,12 +5,12 @@
 
 use weir_sql::Uses;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, Known, Retained, ServerConnection};
-use crate::session::session::Session;
+use crate::session::Session;
 use crate::statement::diagnostics::found_rows::query_of;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
 /// nothing itself.

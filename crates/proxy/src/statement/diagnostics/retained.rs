@@ -5,26 +5,18 @@
 //! nothing is lost when somebody does.
 
 use weir_protocol::error::{self, ServerError};
-use weir_protocol::frame::{HEADER_LEN, Header};
-use weir_protocol::ok::ErrPacket;
-use weir_protocol::response::Step;
-use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
-use crate::server::connection::{Asked, Expected, Fetch, Retained, RetainedFor};
+use crate::server::connection::{Expected, Retained, RetainedFor};
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::{SavedWarnings, Session};
 use crate::statement::work::Work;
-use crate::worker::Worker;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
-
-/// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
-const WARNINGS_BYTES_MAX: usize = 128 << 10;
 
 impl Pools {
     /// The lease is about to be released: what only it knows is marked on it.
@@ -57,13 +49,6 @@ impl Pools {
         }
     }
 
-    /// An idle connection is taken for something else: what it knows of a session is asked for first.
-    pub(crate) fn tell_of_retained(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        if let Some(asked) = self.ask_for_retained(ctx, key, None) {
-            self.news.push_back(News::Asked(asked));
-        }
-    }
-
     /// A session takes an idle connection: diagnostics of another session on it are asked for first.
     pub(crate) fn take_over_retained(&mut self, ctx: &mut Context, taker: &mut Session, key: ConnectionKey) {
         let connection = &mut self.connections[key];
@@ -80,64 +65,6 @@ impl Pools {
         let Some(asked) = self.ask_for_retained(ctx, key, id) else { return };
         taker.diagnostics.has_own_insert_id |= asked.gives_id;
         self.news.push_back(News::Asked(asked));
-    }
-
-    /// Asks a connection for what it knows of a session, and forgets that it does; none if there is nothing. `id` is
-    /// LAST_INSERT_ID() of the session that gets the connection, if its statement needs that.
-    fn ask_for_retained(&mut self, ctx: &mut Context, key: ConnectionKey, id: Option<u64>) -> Option<Asked> {
-        let connection = &mut self.connections[key];
-        let RetainedFor { session, socket, what } = connection.traces.retained_for.take()?;
-        let mut asked = Asked { session, socket, what, answers: 0, gives_id: false };
-        let mut fetch = |what: Retained, text: &[u8], gives_id: bool| {
-            connection.send_query(ctx, text);
-            let encoding = connection.results_on();
-            let fetch =
-                Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, encoding, gives_id };
-            connection.expect(ctx, Expected::Fetch(fetch));
-            asked.answers += 1;
-        };
-        // SHOW WARNINGS leaves the other two alone.
-        if what.contains(Retained::WARNINGS) {
-            fetch(Retained::WARNINGS, b"SHOW WARNINGS", false);
-        }
-        let mut numbers = what - Retained::WARNINGS;
-        if numbers.contains(Retained::UNASKED) {
-            numbers -= Retained::FOUND_ROWS | Retained::UNASKED;
-        }
-        if !numbers.is_empty() {
-            // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
-            let rows = if numbers.contains(Retained::FOUND_ROWS) { "FOUND_ROWS()" } else { "0" };
-            // As binary strings: results may be in a character set that does not write digits as ASCII does.
-            let text = format!(
-                "SELECT CAST(CONVERT(LAST_INSERT_ID() USING latin1) AS BINARY), \
-                 CAST(CONVERT({rows} USING latin1) AS BINARY)"
-            );
-            match id {
-                None => fetch(numbers, text.as_bytes(), false),
-                Some(id) => {
-                    // Columns are evaluated from left to right (MariaDB 10.11, MySQL 9): one statement asks for the
-                    // one session's id and gives the other one's to the connection.
-                    fetch(numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
-                    connection.known.insert_id = Some(id);
-                    asked.gives_id = true;
-                }
-            }
-        }
-        Some(asked)
-    }
-
-    /// A connection goes: what it knew is lost.
-    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
-        let connection = &mut self.connections[key];
-        for expected in std::mem::take(&mut connection.replies.expected) {
-            self.servers[connection.server].running -= u32::from(expected.is_statement());
-            if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
-                self.news.push_back(News::AnswerLost { session, socket, what });
-            }
-        }
-        if let Some(RetainedFor { session, socket, what }) = connection.traces.retained_for.take() {
-            self.news.push_back(News::Lost { session, socket, what });
-        }
     }
 }
 
@@ -238,44 +165,6 @@ impl Work<'_> {
     }
 }
 
-impl Worker {
-    /// Fetched diagnostics have come.
-    pub(crate) fn fetched(&mut self, key: ConnectionKey, fetch: Fetch) {
-        if self.sessions.is(fetch.session, fetch.socket) {
-            self.ctx.out.pause(fetch.socket, false);
-            let session = &mut self.sessions[fetch.session];
-            session.diagnostics.fetching -= 1;
-            if fetch.what.contains(Retained::WARNINGS) {
-                let mut packets = if fetch.has_rows() { fetch.bytes } else { Vec::new() };
-                packets.shrink_to_fit();
-                session.diagnostics.saved_warnings =
-                    Some(Box::new(SavedWarnings { packets, encoding: fetch.encoding }));
-            } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
-                if fetch.what.contains(Retained::INSERT_ID) {
-                    session.diagnostics.last_insert_id = insert_id;
-                    session.diagnostics.is_insert_id_lost = false;
-                    if let Some(lease) = session.lease {
-                        session.diagnostics.has_own_insert_id =
-                            self.pools.connections[lease].known.insert_id == Some(insert_id);
-                    }
-                    // The taker's own id may have been set behind the question already.
-                    self.pools.connections[key].known.insert_id.get_or_insert(insert_id);
-                }
-                if fetch.what.contains(Retained::FOUND_ROWS) {
-                    session.diagnostics.found_rows = Some(found_rows);
-                }
-            } else {
-                session.diagnostics.is_insert_id_lost |= fetch.what.contains(Retained::INSERT_ID);
-                if fetch.what.contains(Retained::FOUND_ROWS) {
-                    session.diagnostics.found_rows = None;
-                }
-            }
-            self.ctx.runnable.push_back((fetch.session, fetch.socket));
-        }
-        self.go_on(key);
-    }
-}
-
 impl Work<'_> {
     /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
     pub(crate) fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
@@ -321,37 +210,6 @@ impl Session {
         (needs && !is_elsewhere && !self.diagnostics.is_insert_id_lost)
             .then_some(self.diagnostics.last_insert_id)
     }
-}
-
-impl Fetch {
-    /// Whether all the rows are there: too many are not kept, and the server may have refused to show them.
-    fn has_rows(&self) -> bool {
-        !self.is_too_long && self.bytes.get(HEADER_LEN) != Some(&ErrPacket::HEADER)
-    }
-
-    /// Takes a piece of the reply.
-    pub(crate) fn take(&mut self, step: Step, bytes: &[u8]) {
-        let wanted = self.what.contains(Retained::WARNINGS) || matches!(step, Step::Pass(_));
-        if wanted && self.bytes.len() + bytes.len() <= WARNINGS_BYTES_MAX {
-            self.bytes.extend_from_slice(bytes);
-        } else if wanted {
-            self.is_too_long = true;
-        }
-    }
-}
-
-/// The two numbers of the last row among these packets.
-fn last_numbers(bytes: &[u8]) -> Option<(u64, u64)> {
-    let mut rest = bytes;
-    let mut row = None;
-    while let Some(header) = Header::parse(rest) {
-        let end = HEADER_LEN + header.len;
-        row = rest.get(HEADER_LEN..end);
-        rest = rest.get(end..)?;
-    }
-    let mut reader = Reader::new(row?);
-    let mut number = || std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok();
-    Some((number()?, number()?))
 }
 
 impl Session {

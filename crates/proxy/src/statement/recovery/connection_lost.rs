@@ -10,12 +10,12 @@ use weir_session::pin::Pins;
 use weir_sql::Effects;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::{Expected, Lost, Replies};
+use crate::server::connection::Lost;
+use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
+use crate::worker::replies::GOODBYE;
 
 /// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
 ///
@@ -239,9 +239,8 @@ impl Session {
     }
 }
 
-impl Replies {
-    /// Where an error may stand in the answer that a session is getting from this connection: its sequence id.
-    pub(crate) fn breaks_off(&self) -> Option<u8> {
-        matches!(self.expected.front(), Some(Expected::Relay(_))).then(|| self.reply.break_off())?
-    }
-}
+/// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
+pub(crate) const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
+
+/// The connection that held a session's state is gone, between statements.
+pub(crate) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08S01" };

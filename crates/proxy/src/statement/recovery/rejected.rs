@@ -23,16 +23,16 @@ use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::DiscardReason;
+use crate::session::Session;
 use crate::session::execution::Refusal;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
-use crate::statement::replies::{LEASE_LOST, OUTCOME_UNKNOWN};
+use crate::statement::recovery::connection_lost::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
 const OPTION_PREVENTS: u16 = 1290;

@@ -7,13 +7,13 @@
 
 use weir_sql::Kind;
 
+use crate::context::Context;
+use crate::context::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Lost;
+use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::session::Session;
 use crate::statement::work::Work;
-use crate::worker::context::Context;
-use crate::worker::keys::Nanos;
 
 /// By then the worker has heard of all connections that were lost at the same time.
 const AGAIN_AFTER_NS: Nanos = 1_000_000;

@@ -4,13 +4,13 @@ use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::defaults::Defaults;
 use weir_session::state::State;
 
+use crate::context::Context;
+use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, Stage};
 use crate::session::tracked::apply_sql_mode;
 use crate::statement::completion_type::RELEASE;
 use crate::statement::relay::{Meaning, meaning_of};
-use crate::worker::context::Context;
-use crate::worker::keys::ConnectionKey;
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
 /// what it is makes the server report it, and so with completion_type.

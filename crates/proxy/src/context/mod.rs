@@ -1,4 +1,8 @@
-//! Holds what all parts of a worker use: where bytes go, the time, the configuration, and what is counted.
+//! What all parts of a worker use: names of what it keeps, the time, timers, randomness, what is learnt and counted.
+
+pub(crate) mod keys;
+pub(crate) mod random;
+pub(crate) mod timers;
 
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
@@ -7,24 +11,24 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use weir_routing::Router;
 use weir_session::defaults;
+use weir_session::pin::Pins;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
 use weir_sql::{Dialect, Digester, Server as Reading};
 
-use super::keys::{Nanos, SessionKey};
-use super::random::Random;
-use super::timers::Timers;
 use crate::client::login_schema::KnownSchemas;
 use crate::client::refused_logins::Refusals;
+use crate::context::keys::{Nanos, SessionKey};
+use crate::context::random::Random;
+use crate::context::timers::Timers;
 use crate::outbox::{Outbox, SocketId};
-use crate::session::session::Session;
+use crate::session::Session;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::statement::statement_end::{CharsetAndCollation, NamesOnServer};
 use crate::stats::Statistics;
 use crate::stats::query_log::QueryLog;
 use crate::stats::statements::digest_options;
-use weir_session::pin::Pins;
 
 /// How far the worker is with a drain.
 #[derive(Clone, Copy, Debug, Default)]

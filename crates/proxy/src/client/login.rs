@@ -1,0 +1,255 @@
+//! Logins of clients.
+
+use std::sync::atomic::Ordering;
+
+use weir_config::{AuthPlugin, MysqlVariables};
+use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::{self, Collation};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
+use weir_session::login::{LoginStep, LoginUser, Plugin, Refusal, Verified};
+use weir_session::state::State;
+
+use crate::context::Context;
+use crate::outbox::Order;
+use crate::session::Session;
+use crate::session::phase::Phase;
+use crate::statement::work::Work;
+
+/// A login packet larger than this is refused.
+pub(crate) const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
+
+/// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
+pub(crate) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
+
+/// Stands in a session until its login has said better, and in one whose login and configuration name none.
+pub(crate) static LOGIN_COLLATION: Collation = Collation {
+    id: charset::UTF8MB4_GENERAL_CI,
+    charset: "utf8mb4",
+    name: "utf8mb4_general_ci",
+    is_default: true,
+};
+
+/// The plugin of the greeting.
+pub(crate) fn default_plugin(variables: &MysqlVariables) -> Plugin {
+    match variables.default_authentication_plugin {
+        AuthPlugin::MysqlNativePassword => Plugin::Native,
+        AuthPlugin::CachingSha2Password => Plugin::CachingSha2,
+    }
+}
+
+impl Work<'_> {
+    /// Handles one packet of a login, if it is there whole.
+    pub(crate) fn login_packet(&mut self) -> bool {
+        let session = &mut *self.session;
+        if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
+            return false;
+        }
+        let Some(header) = Header::parse(&session.input.inbox) else { return false };
+        if header.len > LOGIN_PACKET_BYTES_MAX {
+            self.refuse_login(error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
+            return false;
+        }
+        let end = HEADER_LEN + header.len;
+        if session.input.inbox.len() < end {
+            return false;
+        }
+        let channel = session.channel();
+        let Phase::Login(login) = &mut session.phase else { return false };
+        let snapshot = &self.ctx.snapshot;
+        let find = |name: &[u8]| {
+            let account = snapshot.users.get(name)?;
+            Some(LoginUser {
+                stored: account.stored.clone(),
+                additional: account.additional.clone(),
+                requires_tls: account.user.use_ssl,
+                known: account.credential.lock().ok().and_then(|known| known.clone()),
+                rsa_key: snapshot.rsa_key.clone(),
+            })
+        };
+        let mut reply = Vec::new();
+        let step =
+            login.packet(header.seq, &session.input.inbox[HEADER_LEN..end], channel, &find, &mut reply);
+        session.input.inbox.drain(..end);
+        let socket = session.socket;
+        if !reply.is_empty() {
+            self.ctx.out.send(socket, &reply);
+        }
+        self.login_step(step)
+    }
+
+    /// What comes of a packet of a login, or of the check of its password; true if it goes on at once.
+    pub(crate) fn login_step(&mut self, step: LoginStep) -> bool {
+        let socket = self.session.socket;
+        match step {
+            LoginStep::Wait => true,
+            LoginStep::StartTls => {
+                let session = &mut *self.session;
+                session.client.is_tls = true;
+                let leftover = std::mem::take(&mut session.input.inbox);
+                self.ctx.out.order(Order::StartTls(socket, leftover));
+                false
+            }
+            LoginStep::Check(check) => {
+                self.ctx.out.order(Order::Check(socket, check));
+                false
+            }
+            LoginStep::Refused(error, message, reason) => {
+                self.refuse_login(error, &message, reason);
+                false
+            }
+            LoginStep::Verified(verified) => self.logged_in(*verified),
+        }
+    }
+
+    /// The client is who it says: the session begins. Also after COM_CHANGE_USER.
+    fn logged_in(&mut self, verified: Verified) -> bool {
+        let account = self.ctx.snapshot.users.get(&verified.user).cloned();
+        // A check takes time: the configuration may be another one by now, and the proof worth nothing.
+        let Some(account) = account.filter(|account| account.has_passwords(&verified.shown)) else {
+            let user = String::from_utf8_lossy(&verified.user);
+            let message =
+                format!("Access denied for user '{user}': its password was changed during the login");
+            self.refuse_login(error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
+            return false;
+        };
+        account.learn(verified.credential);
+        let hostgroup = self.session.listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        let collation = self.pools.collation_for_login(self.ctx, verified.collation, hostgroup);
+        if !collation.is_for_clients() {
+            let message = format!(
+                "Variable 'character_set_client' can't be set to the value of '{}'",
+                collation.charset
+            );
+            self.refuse_login(error::WRONG_VALUE_FOR_VAR, &message, Refusal::CharacterSet);
+            return false;
+        }
+        let clients = account.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= account.user.max_connections {
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+                account.user.username, account.user.max_connections
+            );
+            self.refuse_login(USER_LIMIT_REACHED, &message, Refusal::MaxUserConnections);
+            return false;
+        }
+        let session = &mut *self.session;
+        if let Some(before) = session.account.take() {
+            before.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+        let is_first = session.identity == usize::MAX;
+        if is_first {
+            self.ctx.timers.login_ended(session.socket);
+            session.capabilities = verified.capabilities;
+        }
+        let schema = match (&*verified.schema, &account.user.default_schema) {
+            ([], Some(schema)) => schema.as_bytes().to_vec(),
+            ([], None) => self.ctx.snapshot.variables.default_schema.as_bytes().to_vec(),
+            (schema, _) => schema.to_vec(),
+        };
+        let state = State::at_login(&schema, collation);
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
+        let identity = self.pools.identities.of(&account, self.session.capabilities);
+        let session = &mut *self.session;
+        session.client.program = verified.program;
+        session.client.login_collation = collation;
+        session.account = Some(account);
+        session.identity = identity;
+        session.place.scope = None;
+        session.place.next_flag_in = 0;
+        self.pools.begin_session(self.ctx, self.session, state);
+        self.command_done();
+        if self.checks_schema(verified.sequence) {
+            return false;
+        }
+        self.session.execution.text.login_sequence = verified.sequence;
+        self.session.login_done(self.ctx);
+        true
+    }
+
+    /// Ends a login with an error.
+    pub(crate) fn refuse_login(&mut self, error: ServerError, message: &str, reason: Refusal) {
+        self.ctx.count_refused(error);
+        let session = &*self.session;
+        let mut sequence = match &session.phase {
+            Phase::Login(login) => login.next_sequence(),
+            _ => 1,
+        };
+        if let Some(buffer) = self.ctx.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        self.session.note_refusal(self.ctx, error, message, reason);
+        if self.stays_after(error) {
+            return;
+        }
+        self.close_session();
+    }
+
+    /// MariaDB (10.11) keeps a connection whose COM_CHANGE_USER it has refused: under the old user, in the old schema,
+    /// and with nothing else of what it was. MySQL (9.7) closes it.
+    fn stays_after(&mut self, error: ServerError) -> bool {
+        let session = &*self.session;
+        let is_change = matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX;
+        let is_refusal = error.code == error::ACCESS_DENIED.code || error.code == USER_LIMIT_REACHED.code;
+        let Some(account) = session.account.clone() else { return false };
+        if !is_change || !is_refusal || !self.pools.speaks_mariadb(self.ctx, self.session) {
+            return false;
+        }
+        let schema = session.tracked.state.schema().to_vec();
+        let state =
+            State::at_login(&schema, self.pools.collation_for_login(self.ctx, 0, session.home_hostgroup()));
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
+        self.pools.begin_session(self.ctx, self.session, state);
+        self.session.client.refused_changes += 1;
+        self.command_done();
+        let socket = self.session.socket;
+        self.ctx.runnable.push_back((self.session.key, socket));
+        true
+    }
+
+    /// A login has taken too long.
+    pub(crate) fn login_timed_out(&mut self) {
+        let session = &*self.session;
+        if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
+            let (error, message) = (error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
+            if session.client.is_tls {
+                // Should TLS not stand yet, an error could not be sent, and would be waited for.
+                self.ctx.count_refused(error);
+                self.session.note_refusal(self.ctx, error, message, Refusal::TimedOut);
+                return self.client_gone();
+            }
+            self.refuse_login(error, message, Refusal::TimedOut);
+        }
+    }
+}
+
+impl Session {
+    /// The OK at the end of a login.
+    pub(crate) fn login_done(&mut self, ctx: &mut Context) {
+        self.audit_login(ctx);
+        let schema = self.tracked.state.schema();
+        let mut tracked = Vec::new();
+        if !schema.is_empty() {
+            weir_protocol::ok::SessionTrack::Schema(schema).write(&mut tracked);
+        }
+        let mut ok = OkPacket::new(OK_HEADER, self.status());
+        if self.capabilities.contains(Capabilities::SESSION_TRACK) {
+            ok.session_state = &tracked;
+        }
+        let mut sequence = self.execution.text.login_sequence;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(self.capabilities, out));
+        }
+    }
+
+    /// The error at the end of a login whose password was right.
+    pub(crate) fn put_login_error(&self, ctx: &mut Context, error: ServerError, message: &str) {
+        let mut sequence = self.execution.text.login_sequence;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        self.note_refusal(ctx, error, message, Refusal::Server);
+    }
+}
