@@ -90,7 +90,6 @@ impl Work<'_> {
         self.abandon();
         let session = &mut *self.session;
         session.phase = Phase::Closing;
-        session.stay.held = None;
         session.input.inbox = Vec::new();
         session.input.command_bytes = 0;
         let socket = session.socket;
@@ -152,7 +151,6 @@ impl Work<'_> {
         if matches!(session.execution.plan.kind(), CommandKind::LoginSchema | CommandKind::LongData) {
             session.execution.plan = session.execution.plan.as_query();
         }
-        session.stay.held = None;
         session.phase = Phase::Idle;
         session.times.last_active_at = self.ctx.now;
         let socket = session.socket;

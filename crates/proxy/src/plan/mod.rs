@@ -1,3 +1,4 @@
-//! Decides what a statement is, what the rules say of it, and where it may run.
+//! What is decided of a statement: immutable values, and functions of nothing else.
 
 pub(crate) mod execution_plan;
+pub(crate) mod requirements;

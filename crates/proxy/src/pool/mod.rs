@@ -1,6 +1,7 @@
 //! Supplies connections to servers, without knowing any session: which there are, which is next, who waits.
 
 pub(crate) mod balance;
+pub(crate) mod choice;
 pub(crate) mod defaults;
 pub(crate) mod dialect;
 pub(crate) mod identity;

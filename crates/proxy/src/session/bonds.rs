@@ -93,14 +93,14 @@ impl Session {
 impl Session {
     /// Its place in line, if it waits.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
-        let Phase::Waiting(since) = self.phase else { return None };
+        let Phase::Waiting(wait) = &self.phase else { return None };
         Some(Waiter {
             session: self.key,
             socket: self.socket,
             identity: self.identity,
             hostgroup: self.execution.hostgroup,
             served_by: self.execution.served_by,
-            since,
+            since: wait.since,
         })
     }
 }

@@ -272,10 +272,9 @@ impl Tries {
         (self.failures + u32::from(!is_same_failure)).max(1)
     }
 
-    /// The server on which its connection was lost, if it is to look for another one.
-    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
-        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
-        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
+    /// Until when the server on which its connection was lost is avoided even where no other is left.
+    pub(crate) fn avoided_until(&self) -> Nanos {
+        self.lost_at + AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1))
     }
 }
 

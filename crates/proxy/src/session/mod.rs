@@ -1,12 +1,5 @@
 //! A session and its parts, and what they tell of themselves: nothing here knows a server, nor sends anything.
 
-pub(crate) mod bonds;
-pub(crate) mod execution;
-pub(crate) mod phase;
-pub(crate) mod status_flags;
-pub(crate) mod text;
-pub(crate) mod tracked;
-
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,11 +27,18 @@ use crate::server::connection::Retained;
 use crate::session::bonds::Detour;
 use crate::session::execution::{Execution, Upload};
 use crate::session::phase::Phase;
-use crate::snapshot::{Account, Held};
+use crate::snapshot::Account;
 use crate::statement::moving::Moving;
 use crate::statement::recovery::connection_lost::PendingError;
 use crate::statement::route::KnownScope;
 use crate::stats::statements::KnownCaller;
+
+pub(crate) mod bonds;
+pub(crate) mod execution;
+pub(crate) mod phase;
+pub(crate) mod status_flags;
+pub(crate) mod text;
+pub(crate) mod tracked;
 
 /// A client connection with its tracked state.
 pub(crate) struct Session {
@@ -144,8 +144,6 @@ pub(crate) struct Stay {
     pub detour: Option<Box<Detour>>,
     /// The hostgroup of the lease, if sessions keep their connections there.
     pub stays_in: Option<u32>,
-    /// It waits for a server of a cluster.
-    pub held: Option<Held>,
 }
 
 /// The statements that the client has prepared.

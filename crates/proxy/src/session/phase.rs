@@ -4,6 +4,7 @@ use weir_session::login::ClientLogin;
 
 use crate::context::keys::Nanos;
 use crate::shared::{KillOutcome, Victims};
+use crate::snapshot::Held;
 
 /// Where a session stands.
 ///
@@ -23,8 +24,8 @@ pub(crate) enum Phase {
     Idle,
     /// Held for as long as a rule says.
     Held,
-    /// Waiting for a lease since the given time.
-    Waiting(Nanos),
+    /// Waiting for a lease.
+    Waiting(Wait),
     /// A lease is being made ready, or the command runs.
     Running,
     /// The reply is complete; the lease is asked for what the reply did not tell.
@@ -33,6 +34,20 @@ pub(crate) enum Phase {
     Asking(Asking),
     /// Everything has been said; the socket closes when it is drained.
     Closing,
+}
+
+impl Phase {
+    /// Waiting for a lease since this time.
+    pub(crate) fn waiting(since: Nanos) -> Self {
+        Self::Waiting(Wait { since, held: None })
+    }
+}
+
+/// A place in line.
+pub(crate) struct Wait {
+    pub since: Nanos,
+    /// The right to wait for a server of a cluster that has none now. It goes with the place.
+    pub held: Option<Held>,
 }
 
 /// A KILL that sessions of other workers may be meant by.

@@ -347,7 +347,7 @@ impl Work<'_> {
             && session.execution.tries.attempts <= retries
         {
             session.execution.tries.attempts += 1;
-            session.phase = Phase::Waiting(self.ctx.now);
+            session.phase = Phase::waiting(self.ctx.now);
             self.pools.suspect(self.ctx, server);
             return self.acquire();
         }

@@ -186,7 +186,7 @@ impl Work<'_> {
             self.session.lose_lease();
             let session = &mut *self.session;
             session.execution.tries.attempts += 1;
-            session.phase = Phase::Waiting(self.ctx.now);
+            session.phase = Phase::waiting(self.ctx.now);
             self.pools.connections[key].holder = None;
             return self.acquire();
         }
@@ -206,7 +206,7 @@ impl Work<'_> {
             let session = &mut *self.session;
             session.execution.writer_only = true;
             session.execution.tries.attempts += 1;
-            session.phase = Phase::Waiting(self.ctx.now);
+            session.phase = Phase::waiting(self.ctx.now);
             return self.acquire();
         }
         let message = if is_schema {
@@ -251,7 +251,7 @@ impl Work<'_> {
         if !self.pools.proves_tracking(key) {
             self.pools.connections[key].holder = None;
             self.session.lose_lease();
-            self.session.phase = Phase::Waiting(self.ctx.now);
+            self.session.phase = Phase::waiting(self.ctx.now);
             self.acquire();
         }
         self.go_on(key);

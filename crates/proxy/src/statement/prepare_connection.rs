@@ -166,7 +166,7 @@ impl Work<'_> {
         let ServerConnection { identity, server, .. } = self.pools.connections[key];
         let session = &mut *self.session;
         self.pools.detach(self.ctx, session);
-        session.phase = Phase::Waiting(self.ctx.now);
+        session.phase = Phase::waiting(self.ctx.now);
         let Some(waiter) = session.waiter() else { return };
         self.pools.servers[server].waiters.push_front(waiter);
         self.pools.change_identity(self.ctx, key, identity);

@@ -110,7 +110,7 @@ impl Work<'_> {
         session.is_pinned_to_reader = false;
         session.transaction.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
-        session.phase = Phase::Waiting(self.ctx.now);
+        session.phase = Phase::waiting(self.ctx.now);
         self.pools.offer(self.ctx, key);
         self.hear();
         self.acquire();

@@ -5,29 +5,20 @@
 
 use weir_config::ListenerMode;
 
-use crate::context::Context;
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 
 impl Pools {
     /// The hostgroup whose servers a bound session may have. Replicas of a cluster without a reader hostgroup are
-    /// the servers of its only one.
-    fn bound_hostgroup(&self, session: &Session) -> u32 {
+    /// the servers of its only one. Where it has none, one that may write serves it.
+    pub(crate) fn bound_hostgroup(&self, session: &Session) -> u32 {
         let home = session.execution.hostgroup;
         if session.listener.mode != ListenerMode::Replicas || session.listener.hostgroup.is_some() {
             return home;
         }
         self.groups.get(&home).and_then(|group| group.reader_hostgroup).unwrap_or(home)
-    }
-
-    /// A server for a bound session: one of its hostgroup, or where that has none, one that may write.
-    pub(crate) fn pick_bound(&mut self, ctx: &Context, session: &mut Session) -> Option<ServerIndex> {
-        let (bound, home) = (self.bound_hostgroup(session), session.execution.hostgroup);
-        [false, true].into_iter().find_map(|last_resort| {
-            self.pick(ctx, session, bound, last_resort).or_else(|| self.pick(ctx, session, home, last_resort))
-        })
     }
 
     /// Whether a session that keeps a connection without a pin should go on elsewhere: its server has left the

@@ -11,18 +11,19 @@ pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, 
 impl Work<'_> {
     /// Whether a session that has found no server may wait for one; if not, it has been told.
     pub(crate) fn may_be_held(&mut self, hostgroup: u32) -> bool {
-        if self.session.stay.held.is_some() {
+        let Phase::Waiting(wait) = &mut self.session.phase else { return true };
+        if wait.held.is_some() {
             return true;
         }
         let Some(holding) = self.pools.groups.get(&hostgroup).and_then(|group| group.holding.as_ref()) else {
             return true;
         };
-        self.session.stay.held = holding.try_hold();
-        if self.session.stay.held.is_some() {
+        wait.held = holding.try_hold();
+        if wait.held.is_some() {
             return true;
         }
         let sessions_max = holding.sessions_max();
-        let reason = self.pools.why_unreachable(self.ctx, self.session, hostgroup);
+        let reason = self.why_unreachable(hostgroup);
         let message = format!(
             "hostgroup {hostgroup} has no server for this statement, and {sessions_max} sessions wait already \
              (max_held): {reason}"
@@ -31,15 +32,18 @@ impl Work<'_> {
         false
     }
 
+    /// Why no server of a hostgroup can be had, for people.
+    fn why_unreachable(&self, hostgroup: u32) -> String {
+        self.pools.why_unreachable(self.ctx.now, &self.session.requirements(self.ctx), hostgroup)
+    }
+
     /// A session has waited too long.
     pub(crate) fn wait_timed_out(&mut self) {
-        let Phase::Waiting(since) = self.session.phase else { return };
-        let waited_ms = (self.ctx.now - since) / 1_000_000;
+        let Phase::Waiting(wait) = &self.session.phase else { return };
+        let waited_ms = (self.ctx.now - wait.since) / 1_000_000;
         let hostgroup = self.session.execution.hostgroup;
-        let reason = self
-            .pools
-            .why_kept_back(self.session)
-            .unwrap_or_else(|| self.pools.why_unreachable(self.ctx, self.session, hostgroup));
+        let reason =
+            self.pools.why_kept_back(self.session).unwrap_or_else(|| self.why_unreachable(hostgroup));
         let message = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
         );
@@ -71,7 +75,6 @@ impl Work<'_> {
     }
 
     fn refuse_wait(&mut self, message: &str) {
-        self.session.stay.held = None;
         self.session.phase = Phase::Running;
         if self.session.input.upload.is_some() {
             return self.fail_session(HOSTGROUP_UNREACHABLE, message);

@@ -92,13 +92,13 @@ impl Work<'_> {
                 *kept_back_since = self.ctx.now;
             }
             let since = *kept_back_since;
-            session.phase = Phase::Waiting(since);
+            session.phase = Phase::waiting(since);
             self.pools.parked.extend(session.waiter());
             self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
             return true;
         }
         self.pools.detach(self.ctx, self.session);
-        self.session.phase = Phase::Waiting(self.ctx.now);
+        self.session.phase = Phase::waiting(self.ctx.now);
         self.pools.offer(self.ctx, lease);
         self.hear();
         self.acquire();

@@ -114,7 +114,7 @@ impl Context {
             times: Times { watched_at: 0, last_active_at: self.now, own_wait_s: 0 },
             lease: None,
             is_pinned_to_reader: false,
-            stay: Stay { detour: None, stays_in: None, held: None },
+            stay: Stay { detour: None, stays_in: None },
             diagnostics: Diagnostics {
                 retained_on: None,
                 retained: Retained::empty(),

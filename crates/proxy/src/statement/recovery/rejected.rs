@@ -113,7 +113,7 @@ impl Work<'_> {
         }
         let session = &mut *self.session;
         session.execution.tries.attempts += 1;
-        session.phase = Phase::Waiting(self.ctx.now);
+        session.phase = Phase::waiting(self.ctx.now);
         self.acquire();
     }
 

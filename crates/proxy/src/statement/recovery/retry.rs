@@ -23,7 +23,7 @@ impl Work<'_> {
     /// other connections to that server may be lost as well, and it is not to be sent on one of them.
     pub(crate) fn run_again(&mut self, lost: Lost) {
         let session = &mut *self.session;
-        session.phase = Phase::Waiting(self.ctx.now);
+        session.phase = Phase::waiting(self.ctx.now);
         let execution = &mut session.execution;
         execution.tries.attempts += 1;
         if execution.tries.is_sent {

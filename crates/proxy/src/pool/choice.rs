@@ -1,0 +1,174 @@
+//! Which server, among those that may serve a statement.
+
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::plan::requirements::Requirements;
+use crate::pool::balance::{GroupMember, Load, choose};
+use crate::pool::pools::{Group, Pool, Pools};
+use crate::session::Session;
+use crate::snapshot::Standing;
+use crate::statement::write_lease::NO_WRITE_LEASE;
+
+/// A server for a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub server: ServerIndex,
+    /// The hostgroup of which it is.
+    pub hostgroup: u32,
+    /// Sessions keep the connections that they get there.
+    pub keeps_connections: bool,
+}
+
+impl Pool {
+    /// Whether the server has everything up to this moment, if there is one that counts.
+    fn covers(&self, moment: Option<Nanos>) -> bool {
+        moment.is_none_or(|moment| self.server.shared.covers(moment))
+    }
+}
+
+impl Pools {
+    /// A server for a statement: one of the hostgroup that is asked `first`, else of its own.
+    pub(crate) fn choose_server(
+        &mut self,
+        now: Nanos,
+        wanted: &Requirements,
+        first: Option<u32>,
+    ) -> Option<Choice> {
+        [false, true].into_iter().find_map(|last_resort| {
+            let of_first = first.and_then(|first| self.pick(now, wanted, first, last_resort));
+            of_first.or_else(|| self.pick(now, wanted, wanted.hostgroup(), last_resort))
+        })
+    }
+
+    /// The next server of a hostgroup, among those that may serve this statement: see [`crate::pool::balance`]. Servers to
+    /// which connections fail, and the one on which the statement's connection was lost, are left out unless this is
+    /// the `last_resort`.
+    fn pick(
+        &mut self,
+        now: Nanos,
+        wanted: &Requirements,
+        hostgroup: u32,
+        last_resort: bool,
+    ) -> Option<Choice> {
+        let group = self.groups.get_mut(&hostgroup)?;
+        let servers = &self.servers;
+        let load = |member: &GroupMember| {
+            let pool = &servers[member.server];
+            let is_reachable = pool.suspect_until <= now
+                && !wanted.avoids(member.server, last_resort, now)
+                && pool.server.max_connections > 0
+                && (last_resort || member.standing != Standing::Shunned)
+                && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
+            let may_serve = is_reachable
+                && pool.covers(wanted.must_cover(member.server, group.is_replicated))
+                && wanted.may_be_sent(|| pool.server.shared.may_write_at(now));
+            may_serve.then(|| Load {
+                in_flight: pool.running + u32::try_from(pool.waiters.len()).unwrap_or(u32::MAX / 2),
+                latency_us: pool.latency.now_us(now),
+                is_full: pool.has_asked && pool.idle.is_empty(),
+            })
+        };
+        let chosen = choose(&mut group.members, group.balancing, now, &mut self.dice, load)?;
+        let server = group.members.get(chosen)?.server;
+        Some(Choice { server, hostgroup, keeps_connections: group.keeps_connections })
+    }
+
+    /// Whether a statement may run where this connection leads: what may write only on a writer.
+    pub(crate) fn may_run_on(&self, now: Nanos, wanted: &Requirements, connection: ConnectionKey) -> bool {
+        let server = self.connections[connection].server;
+        let group = |id: u32| self.groups.get(&id);
+        let is_in = |group: &Group| group.members.iter().any(|member| member.server == server);
+        let writers = group(wanted.hostgroup());
+        let is_writer = writers.is_some_and(is_in);
+        let is_reader =
+            || writers.and_then(|writers| writers.reader_hostgroup).and_then(group).is_some_and(is_in);
+        if wanted.binds_to_writer() && !is_writer {
+            return false;
+        }
+        is_writer && wanted.may_be_sent(|| self.servers[server].server.shared.may_write_at(now))
+            || wanted.leaves_nothing() && is_reader()
+    }
+
+    /// Whether a connection may serve a session once more that waits since then: its login holds, and its server takes
+    /// statements.
+    pub(crate) fn is_sound(
+        &self,
+        ctx: &Context,
+        wanted: &Requirements,
+        since: Option<Nanos>,
+        connection: ConnectionKey,
+    ) -> bool {
+        let server = self.connections[connection].server;
+        !self.needs_login(ctx, since, connection)
+            && self.servers[server].suspect_until <= ctx.now
+            && !wanted.avoids(server, false, ctx.now)
+    }
+
+    /// Why a statement could have no server of a hostgroup, for people.
+    pub(crate) fn why_unreachable(&self, now: Nanos, wanted: &Requirements, hostgroup: u32) -> String {
+        let Some(group) = self.groups.get(&hostgroup) else {
+            return format!("no server is configured for hostgroup {hostgroup}");
+        };
+        let mut reasons: Vec<String> = group
+            .members
+            .iter()
+            .map(|member| {
+                let pool = &self.servers[member.server];
+                let endpoint = &pool.server.endpoint;
+                let shunned = if member.standing == Standing::Shunned { "shunned, " } else { "" };
+                if pool.server.max_connections == 0 {
+                    format!("{endpoint}: max_connections is 0")
+                } else if pool.failures > 0 {
+                    format!("{endpoint}: {shunned}{} ({} failures in a row)", pool.last_error, pool.failures)
+                } else if !pool.server.shared.may_write_at(now) {
+                    format!("{endpoint}: {NO_WRITE_LEASE}")
+                } else if pool.suspect_until > now {
+                    format!("{endpoint}: rejects statements")
+                } else if !shunned.is_empty() {
+                    format!("{endpoint}: shunned, because connections to it failed")
+                } else if !pool.covers(wanted.must_cover(member.server, group.is_replicated)) {
+                    format!("{endpoint}: is not known to have this session's last write")
+                } else if pool.is_throttled {
+                    format!("{endpoint}: all connections are in use, and throttle_connections_per_sec allows no more now")
+                } else {
+                    let max = pool.server.max_connections;
+                    format!("{endpoint}: all {max} connections (max_connections) are in use")
+                }
+            })
+            .collect();
+        if !group.absent.is_empty() {
+            reasons.push(group.absent.clone());
+        }
+        if reasons.is_empty() { "no server is in it".into() } else { reasons.join("; ") }
+    }
+}
+
+/// Idle connections looked at, most recent first, for one whose state fits already.
+pub(crate) const IDLE_LOOKED_AT: usize = 8;
+
+impl Pools {
+    /// An idle connection that fits the session's identity: its own of before, or one in the same state, or
+    /// any.
+    pub(crate) fn take_idle(&mut self, session: &Session, server: ServerIndex) -> Option<ConnectionKey> {
+        let connections = &self.connections;
+        let idle = &self.servers[server].idle;
+        let fits = |at: usize| connections[idle[at]].identity == session.identity;
+        let own = session
+            .diagnostics
+            .retained_on
+            .and_then(|retained_on| idle.iter().position(|connection| *connection == retained_on));
+        let equal = || {
+            let state = &session.tracked.state;
+            let recent = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
+            recent.rev().find(|at| {
+                let connection = &connections[idle[*at]];
+                fits(*at)
+                    && connection.traces.retained_for.is_none()
+                    && !connection.traces.is_suspect
+                    && std::rc::Rc::ptr_eq(&connection.state, state)
+            })
+        };
+        let at = own.or_else(equal).or_else(|| (0..idle.len()).rev().find(|at| fits(*at)))?;
+        Some(self.servers[server].idle.remove(at))
+    }
+}
