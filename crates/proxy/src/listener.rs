@@ -1,13 +1,11 @@
 //! Listening sockets and who comes in by them.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, fs, io};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

@@ -1,9 +1,5 @@
 //! What all parts of a worker use: names of what it keeps, the time, timers, randomness, what is learnt and counted.
 
-pub(crate) mod keys;
-pub(crate) mod random;
-pub(crate) mod timers;
-
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,10 +21,14 @@ use crate::outbox::{Outbox, SocketId};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use crate::statement::statement_end::{CharsetAndCollation, NamesOnServer};
+use crate::statement::settling::{CharsetAndCollation, NamesOnServer};
 use crate::stats::Statistics;
 use crate::stats::query_log::QueryLog;
 use crate::stats::statements::digest_options;
+
+pub(crate) mod keys;
+pub(crate) mod random;
+pub(crate) mod timers;
 
 /// How far the worker is with a drain.
 #[derive(Clone, Copy, Debug, Default)]

@@ -217,6 +217,125 @@ impl ExecutionPlan {
             && Uses::SYSTEM_VARIABLE.union(Uses::USER_VARIABLE).contains(statement.uses)
     }
 
+    /// Whether it surely has no effect and asks for nothing that only a connection knows.
+    pub(crate) fn is_independent_read(&self) -> bool {
+        const OF_CONNECTION: Uses =
+            Uses::LAST_INSERT_ID.union(Uses::ROW_COUNT).union(Uses::FOUND_ROWS).union(Uses::DIAGNOSTICS);
+        let Statement { multi, effects, uses, .. } = self.statement;
+        self.is_read
+            && !self.begins_read_only
+            && !multi
+            && effects.is_empty()
+            && !uses.intersects(OF_CONNECTION)
+    }
+
+    /// Whether it may go out in one write with what brings its connection into the session's state: should that fail, its
+    /// reply is thrown away.
+    pub(crate) fn may_follow_prefix(&self) -> bool {
+        self.is_read && self.kind == CommandKind::Query
+    }
+
+    /// Whether it leaves the schema behind, which may be gone.
+    pub(crate) fn leaves_schema(&self) -> bool {
+        matches!(self.kind, CommandKind::InitDb | CommandKind::LoginSchema)
+            || (self.kind == CommandKind::Query && self.is_use())
+    }
+
+    /// Whether later reads of its session must see what it may have done. `is_long`: only its beginning was looked at.
+    /// Whatever ends a transaction may commit it.
+    pub(crate) fn may_write(&self, is_long: bool, in_transaction: bool) -> bool {
+        !self.kind.is_harmless()
+            && !self.begins_read_only
+            && (is_long || in_transaction || self.statement.access == Access::Write)
+    }
+
+    /// Whether it asks for something of the past, by itself: of several statements only the server knows.
+    pub(crate) fn asks_for(&self, uses: Uses) -> bool {
+        self.statement.uses.contains(uses) && !self.statement.multi && self.kind != CommandKind::Prepare
+    }
+
+    /// Whether it asks for `@@warning_count` or `@@error_count` in a statement other than those that show conditions.
+    pub(crate) fn asks_without_showing(&self) -> bool {
+        self.statement.uses.contains(Uses::DIAGNOSTICS)
+            && self.is_statement()
+            && !matches!(
+                self.statement.kind,
+                Kind::ShowWarnings
+                    | Kind::ShowErrors
+                    | Kind::ShowCountWarnings
+                    | Kind::ShowCountErrors
+                    | Kind::GetDiagnostics
+            )
+    }
+
+    /// Whether it may end older conditions or not, which nobody can tell: `is_several` statements do, and code.
+    pub(crate) fn may_end_conditions(&self, is_several: bool) -> bool {
+        let runs_code = matches!(
+            self.statement.kind,
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
+        );
+        self.kind != CommandKind::Prepare && (is_several || runs_code)
+    }
+
+    /// Whether it runs a statement of the client's, prepared or not.
+    fn is_statement(&self) -> bool {
+        matches!(self.kind, CommandKind::Query | CommandKind::Execute)
+    }
+
+    /// Whether it is a single statement that runs no others, so that an error at its begin is one before anything.
+    pub(crate) fn is_one_statement(&self) -> bool {
+        let Statement { kind, effects, .. } = self.statement;
+        self.is_statement()
+            && !effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+            && !matches!(kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
+    }
+
+    /// Whether it runs other statements, so that some of them may have run, and may have committed, before the one that a
+    /// server refuses.
+    pub(crate) fn runs_others(&self, is_text_certain: bool) -> bool {
+        let may_run_others = matches!(
+            self.statement.kind,
+            Kind::Call
+                | Kind::Compound
+                | Kind::Execute
+                | Kind::ExecuteImmediate
+                | Kind::SetStatement
+                | Kind::Other
+        );
+        let is_uncertain = !is_text_certain || self.statement.effects.contains(Effects::UNKNOWN);
+        self.is_statement() && (may_run_others || (is_uncertain && !self.is_read))
+    }
+
+    /// Whether it, of those that are undone as a whole, commits the transaction in which it is begun.
+    pub(crate) fn commits_first(&self) -> bool {
+        matches!(
+            self.statement.kind,
+            Kind::CreateTable
+                | Kind::CreateView
+                | Kind::AlterTable
+                | Kind::DropTable
+                | Kind::Truncate
+                | Kind::RenameTable
+        )
+    }
+
+    /// Whether it leaves nothing behind when it fails, neither in tables nor in its session.
+    pub(crate) fn is_undone_as_a_whole(&self) -> bool {
+        let is_whole = self.commits_first()
+            || matches!(
+                self.statement.kind,
+                Kind::Insert
+                    | Kind::Replace
+                    | Kind::Update
+                    | Kind::Delete
+                    | Kind::With
+                    // Refused before it has begun.
+                    | Kind::Commit
+            );
+        let leaves = Effects::LAST_INSERT_ID_SET | Effects::TABLE_DROPPED;
+        is_whole && self.is_statement() && (self.statement.effects - leaves).is_empty()
+    }
+
     /// Whether its statement runs code of which the text is not seen, and which may ask for anything.
     pub(crate) fn runs_code(&self) -> bool {
         matches!(self.kind, CommandKind::Query | CommandKind::Execute)
@@ -270,6 +389,39 @@ mod tests {
         assert_eq!(call.with_unseen_statements().statement(), call.statement());
         let executed = plan(CommandKind::Execute, "SELECT a FROM t");
         assert_eq!(executed.with_unseen_statements().statement(), executed.statement());
+    }
+
+    #[test]
+    fn what_fails_as_a_whole_may_be_run_elsewhere() {
+        for text in ["INSERT INTO t VALUES (1)", "UPDATE t SET a = 1", "COMMIT", "DROP TABLE t"] {
+            assert!(plan(CommandKind::Query, text).is_undone_as_a_whole(), "{text}");
+            assert!(!plan(CommandKind::Prepare, text).is_undone_as_a_whole(), "{text}");
+        }
+        let call = plan(CommandKind::Query, "CALL p()");
+        assert!(!call.is_undone_as_a_whole() && !call.is_one_statement() && call.runs_others(true));
+        let update = plan(CommandKind::Execute, "UPDATE t SET a = 1");
+        assert!(update.is_one_statement() && !update.runs_others(true) && update.runs_others(false));
+        assert!(plan(CommandKind::Query, "DROP TABLE t").commits_first() && !update.commits_first());
+    }
+
+    #[test]
+    fn what_reads_see_of_their_session_is_what_it_may_have_written() {
+        let read = plan(CommandKind::Query, "SELECT a FROM t");
+        assert!(!read.may_write(false, false) && read.may_write(true, false) && read.may_write(false, true));
+        assert!(plan(CommandKind::Query, "DELETE FROM t").may_write(false, false));
+        assert!(!plan(CommandKind::Prepare, "DELETE FROM t").may_write(false, true));
+    }
+
+    #[test]
+    fn who_asks_for_the_past_is_known_by_the_plan() {
+        let count = plan(CommandKind::Query, "SELECT @@warning_count");
+        assert!(count.asks_without_showing() && !count.is_independent_read());
+        assert!(!plan(CommandKind::Query, "SHOW WARNINGS").asks_without_showing());
+        let id = |kind| plan(kind, "SELECT LAST_INSERT_ID()").asks_for(Uses::LAST_INSERT_ID);
+        assert!(id(CommandKind::Query) && !id(CommandKind::Prepare));
+        assert!(plan(CommandKind::Query, "SELECT a FROM t").is_independent_read());
+        assert!(plan(CommandKind::Query, "CALL p()").may_end_conditions(false));
+        assert!(!plan(CommandKind::Query, "SELECT 1").may_end_conditions(false));
     }
 
     #[test]

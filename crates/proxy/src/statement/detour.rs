@@ -11,7 +11,6 @@
 use std::rc::Rc;
 
 use weir_session::pin::Pins;
-use weir_sql::Uses;
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;
@@ -93,17 +92,11 @@ impl Session {
 
     /// Whether the session's statement is surely without effect and asks for nothing that only a connection knows.
     fn is_independent_read(&self) -> bool {
-        const OF_CONNECTION: Uses =
-            Uses::LAST_INSERT_ID.union(Uses::ROW_COUNT).union(Uses::FOUND_ROWS).union(Uses::DIAGNOSTICS);
         let execution = &self.execution;
         let has_own =
             || self.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some());
-        execution.plan.is_read()
-            && !execution.plan.begins_read_only()
+        execution.plan.is_independent_read()
             && !execution.text.wants_cursor
-            && !execution.plan.statement().multi
-            && execution.plan.statement().effects.is_empty()
-            && !execution.plan.statement().uses.intersects(OF_CONNECTION)
             && match execution.plan.kind() {
                 CommandKind::Query => true,
                 CommandKind::Execute => !has_own(),

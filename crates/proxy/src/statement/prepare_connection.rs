@@ -10,7 +10,6 @@ use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 use weir_session::state::{Difference, State, difference_above};
-use weir_sql::{Access, Kind};
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;
@@ -74,9 +73,8 @@ impl Work<'_> {
             return self.run(key);
         }
         let execution = &session.execution;
-        let is_safe = execution.plan.is_read()
+        let is_safe = execution.plan.may_follow_prefix()
             && session.input.upload.is_none()
-            && execution.plan.kind() == CommandKind::Query
             && session.carried().is_none()
             && !self.session.needs_insert_id(self.ctx)
             && !self.pools.needs_found_rows(self.ctx, self.session)
@@ -223,12 +221,9 @@ impl Work<'_> {
         let is_long = session.input.upload.is_some();
         // Whatever ends a transaction may commit it.
         let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
-        session.execution.may_have_written = !session.execution.plan.kind().is_harmless()
-            && !is_protected
-            && !session.execution.plan.begins_read_only()
-            && (is_long
-                || session.execution.plan.statement().access == Access::Write
-                || session.pins.pins().contains(Pins::TRANSACTION));
+        let in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
+        session.execution.may_have_written =
+            !is_protected && session.execution.plan.may_write(is_long, in_transaction);
         self.session.watch(self.ctx);
         let kind = self.session.execution.plan.kind().reply();
         self.pools.servers[self.pools.connections[key].server].running += 1;
@@ -301,12 +296,7 @@ impl Work<'_> {
 impl ServerConnection {
     /// The state that a connection must be in for its holder's work.
     fn state_to_run_in(&self, ctx: &mut Context, session: &Session) -> Rc<State> {
-        let execution = &session.execution;
-        let leaves_schema = matches!(execution.plan.kind(), CommandKind::InitDb | CommandKind::LoginSchema)
-            || (execution.plan.kind() == CommandKind::Query
-                && execution.plan.statement().kind == Kind::Use
-                && !execution.plan.statement().multi);
-        if leaves_schema && self.state.schema() != session.tracked.state.schema() {
+        if session.execution.plan.leaves_schema() && self.state.schema() != session.tracked.state.schema() {
             // The schema that it leaves may be gone, and USE is the way out of that.
             let state = session.tracked.state.with_schema(self.state.schema());
             return ctx.interner.intern(state);

@@ -16,7 +16,7 @@ use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, Retained};
 use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::statement::statement_end::REFUSED;
+use crate::statement::effects::REFUSED;
 use crate::statement::work::Work;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.

@@ -170,11 +170,7 @@ impl Work<'_> {
     pub(crate) fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
         let session = &*self.session;
         let execution = &session.execution;
-        let asks = |uses| {
-            execution.plan.statement().uses.contains(uses)
-                && !execution.plan.statement().multi
-                && execution.plan.kind() != CommandKind::Prepare
-        };
+        let asks = |uses| execution.plan.asks_for(uses);
         let message = if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
             "LAST_INSERT_ID() is lost: the connection that knew it is gone"
         } else if asks(Uses::FOUND_ROWS)
@@ -257,18 +253,7 @@ impl Pools {
     /// Whether the session's statement has asked for `@@warning_count` or `@@error_count`, and so ended what they count, as
     /// every statement of MySQL (9.7) does but those that show it.
     fn has_asked_conditions_away(&self, ctx: &Context, session: &Session) -> bool {
-        let execution = &session.execution;
-        execution.plan.statement().uses.contains(Uses::DIAGNOSTICS)
-            && matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
-            && !matches!(
-                execution.plan.statement().kind,
-                Kind::ShowWarnings
-                    | Kind::ShowErrors
-                    | Kind::ShowCountWarnings
-                    | Kind::ShowCountErrors
-                    | Kind::GetDiagnostics
-            )
-            && !self.speaks_mariadb(ctx, session)
+        session.execution.plan.asks_without_showing() && !self.speaks_mariadb(ctx, session)
     }
 
     /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
@@ -326,12 +311,7 @@ impl Pools {
     pub(crate) fn lose_warnings_behind_code(&mut self, session: &mut Session, key: ConnectionKey) {
         let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
             || session.diagnostics.saved_warnings.is_some();
-        let runs_code = matches!(
-            session.execution.plan.statement().kind,
-            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
-        );
-        let may_end =
-            session.execution.plan.kind() != CommandKind::Prepare && (session.runs_several() || runs_code);
+        let may_end = session.execution.plan.may_end_conditions(session.runs_several());
         if has_some && may_end && !self.has_own_conditions(session, key) {
             self.drop_outdated(session, Retained::WARNINGS);
             session.diagnostics.saved_warnings = Some(Box::default());

@@ -21,7 +21,7 @@
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
-use weir_sql::{Effects, Kind};
+use weir_sql::Effects;
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;
@@ -189,70 +189,6 @@ fn is_handing_over(code: u16, message: &[u8]) -> bool {
     code == BLOCKED && contains(message, b"group_replication_set_as_primary")
 }
 
-/// Whether a command is a single statement that runs no others, so that an error at its begin is one before anything.
-fn is_one_statement(session: &Session) -> bool {
-    let statement = session.execution.plan.statement();
-    matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
-        && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
-        && !matches!(statement.kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
-}
-
-/// Whether a command runs other statements, so that some of them may have run, and may have committed, before the one
-/// that a server refuses.
-fn runs_others(session: &Session) -> bool {
-    let statement = session.execution.plan.statement();
-    let is_statement = matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
-    let may_run_others = matches!(
-        statement.kind,
-        Kind::Call
-            | Kind::Compound
-            | Kind::Execute
-            | Kind::ExecuteImmediate
-            | Kind::SetStatement
-            | Kind::Other
-    );
-    let is_uncertain = !session.tracked.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
-    is_statement && (may_run_others || (is_uncertain && !session.execution.plan.is_read()))
-}
-
-/// Whether a statement of those that are undone as a whole commits the transaction in which it is begun.
-fn commits_first(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::CreateTable
-            | Kind::CreateView
-            | Kind::AlterTable
-            | Kind::DropTable
-            | Kind::Truncate
-            | Kind::RenameTable
-    )
-}
-
-/// Whether a statement that fails has left nothing behind, neither in tables nor in its session.
-fn is_undone_as_a_whole(session: &Session) -> bool {
-    let statement = session.execution.plan.statement();
-    let is_whole = matches!(
-        statement.kind,
-        Kind::Insert
-            | Kind::Replace
-            | Kind::Update
-            | Kind::Delete
-            | Kind::With
-            | Kind::CreateTable
-            | Kind::CreateView
-            | Kind::AlterTable
-            | Kind::DropTable
-            | Kind::Truncate
-            | Kind::RenameTable
-            // Refused before it has begun.
-            | Kind::Commit
-    );
-    let leaves = Effects::LAST_INSERT_ID_SET | Effects::TABLE_DROPPED;
-    is_whole
-        && matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
-        && (statement.effects - leaves).is_empty()
-}
-
 fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
@@ -296,7 +232,7 @@ impl Pools {
         let may_move_in_part = session.pins.is_empty() || is_in_transaction;
         if may_move_in_part
             && group.is_replicated
-            && runs_others(session)
+            && session.execution.plan.runs_others(session.tracked.is_text_certain)
             && is_wsrep_refusal(err.code, err.message)
         {
             Some(Refusal::LeftAmid)
@@ -308,16 +244,16 @@ impl Pools {
         } else if can_move
             && group.is_replicated
             && !is_in_transaction
-            && is_one_statement(session)
+            && session.execution.plan.is_one_statement()
             && is_handing_over(err.code, err.message)
         {
             Some(Refusal::HandsOver)
         } else if can_move
             && is_writers
-            && is_undone_as_a_whole(session)
+            && session.execution.plan.is_undone_as_a_whole()
             && is_read_only(err.code, err.message)
         {
-            let ends_another = is_in_transaction && commits_first(session.execution.plan.statement().kind);
+            let ends_another = is_in_transaction && session.execution.plan.commits_first();
             Some(if ends_another { Refusal::ReadOnlyAmid } else { Refusal::ReadOnly })
         } else {
             None
