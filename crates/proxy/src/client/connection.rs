@@ -159,6 +159,12 @@ impl Work<'_> {
 }
 
 impl Work<'_> {
+    /// The work of a session ends with an error of Weir's own; the session goes on with the next command.
+    pub(crate) fn answer_error(&mut self, error: ServerError, message: &str) {
+        self.pools.reply_error(self.ctx, self.session, error, message);
+        self.answered_here();
+    }
+
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
     pub(crate) fn answered_here(&mut self) {
         self.command_done();

@@ -26,8 +26,7 @@ impl Work<'_> {
                 Some(_) => "Malformed communication packet (query attributes, or more than 1 MB of them)",
                 None => "Malformed communication packet (query attributes)",
             };
-            self.pools.reply_error(self.ctx, self.session, error::MALFORMED_PACKET, message);
-            self.answered_here();
+            self.answer_error(error::MALFORMED_PACKET, message);
             return false;
         };
         let attributes = &rest[..len];

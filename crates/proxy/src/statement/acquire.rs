@@ -25,8 +25,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         let is_answered = session.execution.plan.kind() != crate::plan::execution_plan::CommandKind::LongData;
         if is_answered && let Some(owed) = session.farewell.owed_error.take() {
-            self.pools.reply_error(self.ctx, self.session, owed.0, &owed.1);
-            self.answered_here();
+            self.answer_error(owed.0, &owed.1);
             return false;
         }
         session.execution.tries.attempts += 1;

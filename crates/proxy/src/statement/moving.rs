@@ -353,8 +353,7 @@ impl Work<'_> {
         }
         let endpoint = &self.pools.servers[server].server.endpoint;
         let message = format!("{text} (carrying the session's user variables to {endpoint})");
-        self.pools.reply_error(self.ctx, self.session, error, &message);
-        self.answered_here();
+        self.answer_error(error, &message);
     }
 }
 

@@ -214,8 +214,7 @@ impl Work<'_> {
         } else {
             format!("{text} (carrying the session's state to {server})")
         };
-        self.pools.reply_error(self.ctx, self.session, error, &message);
-        self.answered_here();
+        self.answer_error(error, &message);
     }
 
     /// The session's work ends with an error that has been queued; its lease stays if it must.

@@ -112,8 +112,7 @@ impl Work<'_> {
             self.pools.connections[key].prepare_here(self.ctx, prepared);
         } else if session.tracked.state.schema().is_empty() && !prepared.schema().is_empty() {
             // It can't be prepared here and run without a schema in one go; where it was, it is gone.
-            self.pools.reply_error(self.ctx, self.session, error::NO_DB, "No database selected");
-            self.answered_here();
+            self.answer_error(error::NO_DB, "No database selected");
             self.pools.release_if_free(self.ctx, self.session);
             self.hear();
         } else {

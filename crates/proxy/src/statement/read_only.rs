@@ -88,8 +88,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         let may_go = session.pins.pins() == Pins::TRANSACTION;
         if !may_go {
-            self.pools.refuse(self.ctx, self.session, &message);
-            return self.answered_here();
+            return self.answer_error(error::UNKNOWN_ERROR, &message);
         }
         session.pins.remove(Pins::TRANSACTION);
         session.transaction.is_read_only = false;
@@ -98,8 +97,7 @@ impl Work<'_> {
         self.pools.connections[lease].holder = None;
         self.pools.recycle(self.ctx, lease, Pins::TRANSACTION);
         self.hear();
-        self.pools.reply_error(self.ctx, self.session, error::LOCK_DEADLOCK, &message);
-        self.answered_here();
+        self.answer_error(error::LOCK_DEADLOCK, &message);
     }
 
     /// The COMMIT in front of a statement that ends a read-only transaction has been answered. Should it have failed,

@@ -115,8 +115,7 @@ impl Work<'_> {
         }
         if let Some(rule) = decision.error {
             let message = self.ctx.router.error_message(rule).to_owned();
-            self.pools.reply_error(self.ctx, self.session, NOT_ALLOWED, &message);
-            self.answered_here();
+            self.answer_error(NOT_ALLOWED, &message);
             return Routed::Ended;
         }
         session.execution.record.held_for_ns =
@@ -130,8 +129,7 @@ impl Work<'_> {
         if self.session.input.upload.is_some() {
             self.fail_session(error::NET_PACKET_TOO_LARGE, message);
         } else {
-            self.pools.reply_error(self.ctx, self.session, error::NET_PACKET_TOO_LARGE, message);
-            self.answered_here();
+            self.answer_error(error::NET_PACKET_TOO_LARGE, message);
         }
         Routed::Ended
     }

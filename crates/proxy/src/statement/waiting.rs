@@ -79,7 +79,6 @@ impl Work<'_> {
         if self.session.input.upload.is_some() {
             return self.fail_session(HOSTGROUP_UNREACHABLE, message);
         }
-        self.pools.reply_error(self.ctx, self.session, HOSTGROUP_UNREACHABLE, message);
-        self.answered_here();
+        self.answer_error(HOSTGROUP_UNREACHABLE, message);
     }
 }

@@ -189,8 +189,7 @@ impl Work<'_> {
         if session.input.upload.is_some() {
             self.fail_session(error::UNKNOWN_ERROR, message);
         } else {
-            self.pools.refuse(self.ctx, self.session, message);
-            self.answered_here();
+            self.answer_error(error::UNKNOWN_ERROR, message);
             self.pools.release_if_free(self.ctx, self.session);
         }
         true

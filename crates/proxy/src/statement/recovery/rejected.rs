@@ -156,8 +156,7 @@ impl Work<'_> {
         session.pins.remove(Pins::TRANSACTION);
         session.transaction.is_read_only = false;
         let message = format!("{because}, the transaction is rolled back; try restarting transaction");
-        self.pools.reply_error(self.ctx, self.session, error::LOCK_DEADLOCK, &message);
-        self.answered_here();
+        self.answer_error(error::LOCK_DEADLOCK, &message);
     }
 }
 
