@@ -7,7 +7,6 @@ use weir_session::login::Refusal;
 use crate::context::Context;
 use crate::context::keys::Nanos;
 use crate::session::Session;
-use crate::session::phase::Phase;
 
 /// Lines in a row, for one worker.
 const LINES_MAX: u64 = 20;
@@ -41,16 +40,6 @@ impl Refusals {
     fn rest(&mut self, now: Nanos) -> Option<u64> {
         let is_over = self.left_out > 0 && self.paid_at <= now;
         is_over.then(|| std::mem::take(&mut self.left_out))
-    }
-}
-
-impl Session {
-    /// Who logs in, or is logged in.
-    pub(crate) fn login_user(&self) -> &[u8] {
-        match &self.phase {
-            Phase::Login(login) => login.user(),
-            _ => self.username(),
-        }
     }
 }
 

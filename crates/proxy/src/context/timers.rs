@@ -7,10 +7,10 @@ use crate::context::keys::{Nanos, SessionKey};
 use crate::outbox::SocketId;
 
 /// How often connections are looked over.
-pub(crate) const LOOK_OVER_NS: Nanos = 1_000_000_000;
+const LOOK_OVER_NS: Nanos = 1_000_000_000;
 
 /// A client that does not take its last bytes within this time is cut off.
-pub(crate) const CLOSING_NS: Nanos = 10_000_000_000;
+const CLOSING_NS: Nanos = 10_000_000_000;
 
 /// Statements with a shorter time limit are not left to the look-over.
 pub(crate) const WATCHED_BELOW_NS: Nanos = 10 * LOOK_OVER_NS;

@@ -14,6 +14,7 @@
 //! Everything is counted in integers: nothing here can be NaN, infinite or divided by zero.
 
 use crate::context::keys::{Nanos, ServerIndex};
+use crate::context::random::Dice;
 use crate::snapshot::{Balancing, Standing};
 
 /// A weight's full share.
@@ -228,24 +229,6 @@ impl Latency {
 
     fn pause_us(&self, now: Nanos) -> u64 {
         (now.saturating_sub(self.at) / 1000).min(PAUSE_MAX_US)
-    }
-}
-
-/// A source of chance that costs some nanoseconds (SplitMix64). For balancing only: it can be foreseen.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `limit`, none if that is 0.
-    pub(crate) fn below(&mut self, limit: u64) -> Option<u64> {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)).checked_rem(limit)
     }
 }
 

@@ -144,7 +144,7 @@ impl Pools {
 }
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
-pub(crate) const IDLE_LOOKED_AT: usize = 8;
+const IDLE_LOOKED_AT: usize = 8;
 
 impl Pools {
     /// An idle connection that fits the session's identity: its own of before, or one in the same state, or

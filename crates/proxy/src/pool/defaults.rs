@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::context::keys::ConnectionKey;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{DiscardReason, Expected, Stage};
-use crate::statement::settling::last_packet;
+use crate::server::fetch::last_packet;
 
 /// The defaults of connections that were logged in as one identity.
 pub(crate) struct KnownDefaults {

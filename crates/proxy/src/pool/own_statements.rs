@@ -9,8 +9,8 @@ use crate::context::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, Stage};
+use crate::server::errors::is_wsrep_refusal;
 use crate::server::verify::must_report;
-use crate::statement::recovery::rejected::is_wsrep_refusal;
 
 impl Pools {
     /// An OK, on a connection of which it says something.

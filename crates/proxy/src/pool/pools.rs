@@ -10,8 +10,9 @@ use weir_sql::Server as Reading;
 
 use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::context::random::Dice;
 use crate::outbox::SocketId;
-use crate::pool::balance::{Dice, GroupMember, Latency};
+use crate::pool::balance::{GroupMember, Latency};
 use crate::pool::identity::Identities;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
@@ -147,5 +148,24 @@ impl Pools {
         let pool = &mut self.servers[server];
         pool.suspect_until = ctx.now + SUSPECT_NS;
         ctx.shared.suspect(&pool.server.endpoint);
+    }
+}
+
+impl Pools {
+    /// Whether a connection's server leaves, and sessions may have it no longer.
+    pub(crate) fn has_overstayed(&self, ctx: &Context, connection: ConnectionKey) -> bool {
+        let server =
+            self.connections.get(connection).map(|connection| &self.servers[connection.server].server);
+        server.is_some_and(|server| server.is_leaving && server.leave_by.is_some_and(|by| by <= ctx.now))
+    }
+
+    /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
+    pub(crate) fn is_left(&self, lease: ConnectionKey) -> bool {
+        let connection = &self.connections[lease];
+        let server = &self.servers[connection.server].server;
+        self.groups.contains_key(&connection.hostgroup)
+            && !self.is_member(lease, connection.hostgroup)
+            && !server.is_gone
+            && !server.is_silent
     }
 }

@@ -2,7 +2,10 @@
 
 pub(crate) mod connection;
 pub(crate) mod defaults;
+pub(crate) mod errors;
 pub(crate) mod fetch;
 pub(crate) mod own_queries;
+pub(crate) mod reported_state;
 pub(crate) mod statements;
+pub(crate) mod variables;
 pub(crate) mod verify;

@@ -79,18 +79,6 @@ impl Session {
 }
 
 impl Session {
-    /// A session's lease is gone, and with it what only the lease knew.
-    pub(crate) fn lose_lease(&mut self) {
-        self.lease = None;
-        self.forget_questions();
-        if self.diagnostics.retained_on.is_none() {
-            self.diagnostics.lose(self.diagnostics.retained);
-            self.diagnostics.retained = Retained::empty();
-        }
-    }
-}
-
-impl Session {
     /// Its place in line, if it waits.
     pub(crate) fn waiter(&self) -> Option<Waiter> {
         let Phase::Waiting(wait) = &self.phase else { return None };
@@ -117,4 +105,20 @@ pub(crate) struct Detour {
     pub has_own_insert_id: bool,
     pub is_read_only: bool,
     pub transaction_since: Nanos,
+}
+
+impl Session {
+    /// Who logs in, or is logged in.
+    pub(crate) fn login_user(&self) -> &[u8] {
+        match &self.phase {
+            Phase::Login(login) => login.user(),
+            _ => self.username(),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn username(&self) -> &[u8] {
+        self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes())
+    }
 }

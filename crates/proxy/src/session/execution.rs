@@ -12,9 +12,9 @@ use crate::context::keys::{Nanos, ServerIndex};
 use crate::context::timers::WATCHED_BELOW_NS;
 use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::Lost;
+use crate::server::reported_state::Reported;
 use crate::session::Session;
 use crate::statement::relay::Words;
-use crate::statement::reported_state::Reported;
 use crate::stats::query_log::LoggedStatement;
 
 /// The rest of a command that is too long to be kept.

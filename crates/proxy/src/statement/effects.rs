@@ -16,7 +16,7 @@ pub(crate) const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143,
 
 /// Whether a statement may have changed its session before it failed: the code that it has run, the statements before the
 /// one that failed, or the first items of a list of SET, of which the last ones (PASSWORD, say) may fail on their own.
-pub(crate) fn may_have_changed_before_error(execution: &Execution, is_several: bool) -> bool {
+fn may_have_changed_before_error(execution: &Execution, is_several: bool) -> bool {
     let statement = &execution.plan.statement();
     let is_certain = matches!(execution.ending, Ending::Err(code) if code == PARSE_ERROR.code)
         && !statement.effects.intersects(Effects::ROUTINE);
@@ -27,7 +27,7 @@ pub(crate) fn may_have_changed_before_error(execution: &Execution, is_several: b
 
 /// What a statement may have done to its session before it failed with this error: expressions are evaluated row
 /// by row.
-pub(crate) fn effects_before_error(execution: &Execution, is_several: bool) -> Effects {
+fn effects_before_error(execution: &Execution, is_several: bool) -> Effects {
     const BEGUN: Effects = Effects::USER_VARIABLE.union(Effects::LOCK_ACQUIRED).union(Effects::SEQUENCE);
     let Ending::Err(code) = execution.ending else { return Effects::empty() };
     let statement = &execution.plan.statement();

@@ -1,11 +1,12 @@
 //! How leases end: a session leaves its connection, which goes to the next as it is, is made fit for it, or is closed.
 
+use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
-use crate::server::connection::{DiscardReason, Expected};
+use crate::server::connection::{DiscardReason, Expected, Retained};
 use crate::session::Session;
 use crate::session::execution::Settle;
 use crate::session::phase::Phase;
@@ -99,5 +100,32 @@ impl Work<'_> {
         } else {
             self.pools.connections[lease].discard_reason = Some(DiscardReason::ClientGone);
         }
+    }
+}
+
+impl Session {
+    /// A session's lease is gone, and with it what only the lease knew.
+    pub(crate) fn lose_lease(&mut self) {
+        self.lease = None;
+        self.forget_questions();
+        if self.diagnostics.retained_on.is_none() {
+            self.diagnostics.lose(self.diagnostics.retained);
+            self.diagnostics.retained = Retained::empty();
+        }
+    }
+}
+
+/// MySQL's "server shutdown in progress" (08S01): an application connects anew.
+pub(crate) const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
+
+impl Work<'_> {
+    /// Closes a session that still has such a connection.
+    pub(crate) fn close_overstayed(&mut self, connection: ConnectionKey) {
+        let endpoint = &self.pools.servers[self.pools.connections[connection].server].server.endpoint;
+        let pins = self.session.all_pins();
+        let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
+        let message =
+            format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
+        self.fail_session(MOVED, &message);
     }
 }

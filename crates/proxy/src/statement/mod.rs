@@ -16,7 +16,6 @@ pub(crate) mod prepare_connection;
 pub(crate) mod read_only;
 pub(crate) mod recovery;
 pub(crate) mod relay;
-pub(crate) mod reported_state;
 pub(crate) mod route;
 pub(crate) mod session_affinity;
 pub(crate) mod settling;

@@ -33,9 +33,9 @@ use crate::context::Context;
 use crate::context::keys::ConnectionKey;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
 use crate::server::connection::{DiscardReason, Expected, HiddenCode, ServerConnection};
+use crate::server::errors::is_wsrep_refusal;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
 
 /// Where a session stands with that.

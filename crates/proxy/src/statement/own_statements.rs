@@ -11,10 +11,10 @@ use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::server::connection::{DiscardReason, Expected};
+use crate::server::errors::is_wsrep_refusal;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
-use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
 
 impl Work<'_> {

@@ -12,29 +12,28 @@ use crate::context::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Access, Expected, ServerConnection, Settling, Traces};
+use crate::server::errors::is_wsrep_refusal;
+use crate::server::fetch::last_packet;
 use crate::session::Session;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
-use crate::statement::recovery::rejected::is_wsrep_refusal;
 use crate::statement::work::Work;
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
-pub(crate) const COLLATION: &[u8] =
-    b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
+const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
     CAST(CONVERT(@@session.collation_connection USING latin1) AS BINARY)";
 
 /// Variables that say which character set or collation a name means (MariaDB: `utf8` is utf8mb3 or utf8mb4).
-pub(crate) const DECIDING: [&str; 3] =
-    ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"];
+const DECIDING: [&str; 3] = ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"];
 
 /// ER_CANT_CHANGE_TX_CHARACTERISTICS: a transaction is open, and was not touched.
-pub(crate) const TRANSACTION_IN_PROGRESS: u16 = 1568;
+const TRANSACTION_IN_PROGRESS: u16 = 1568;
 
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
-pub(crate) const SETTLE_REFUSALS_MAX: u8 = 3;
+const SETTLE_REFUSALS_MAX: u8 = 3;
 
 /// SET statements whose effect on the collation is remembered.
-pub(crate) const COLLATIONS_MAX: usize = 256;
+const COLLATIONS_MAX: usize = 256;
 
 /// character_set_connection and collation_connection.
 pub(crate) type CharsetAndCollation = (Box<str>, Box<str>);
@@ -137,18 +136,6 @@ impl Work<'_> {
     }
 }
 
-/// The last of a reply's data packets; definitions of columns are among them.
-pub(crate) fn last_packet(bytes: &[u8]) -> Option<&[u8]> {
-    let mut rest = bytes;
-    let mut row = None;
-    while let Some(header) = frame::Header::parse(rest) {
-        let end = frame::HEADER_LEN + header.len;
-        row = rest.get(frame::HEADER_LEN..end);
-        rest = rest.get(end..)?;
-    }
-    row
-}
-
 /// The two columns of the last row of a reply's data packets.
 pub(crate) fn last_row(bytes: &[u8]) -> Option<(String, String)> {
     let mut reader = Reader::new(last_packet(bytes)?);
@@ -157,7 +144,7 @@ pub(crate) fn last_row(bytes: &[u8]) -> Option<(String, String)> {
 }
 
 impl Session {
-    pub(crate) fn set_names_text(&self) -> Option<&[u8]> {
+    fn set_names_text(&self) -> Option<&[u8]> {
         let statement = self.execution.plan.statement();
         if self.execution.plan.kind() != CommandKind::Query || statement.kind != Kind::Set || statement.multi
         {
@@ -231,13 +218,7 @@ impl ServerConnection {
         self.ask(ctx, Settle::Status);
     }
 
-    pub(crate) fn take_collation(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        charset: &str,
-        collation: &str,
-    ) {
+    fn take_collation(&mut self, ctx: &mut Context, session: &mut Session, charset: &str, collation: &str) {
         let state = self
             .state
             .with_variable("character_set_connection", charset)
@@ -250,17 +231,11 @@ impl ServerConnection {
     /// `SET NAMES` with the same words gives the same collation on the same server, unless one of the variables says
     /// otherwise that tell which collation or character set a name means, set by the session or what it began with.
     /// Anything else is asked for.
-    pub(crate) fn known_collation(&self, ctx: &Context, session: &Session) -> Option<CharsetAndCollation> {
+    fn known_collation(&self, ctx: &Context, session: &Session) -> Option<CharsetAndCollation> {
         ctx.learnt.collations.get(&self.meaning_of_names(session)?).cloned()
     }
 
-    pub(crate) fn remember_collation(
-        &self,
-        ctx: &mut Context,
-        session: &Session,
-        charset: &str,
-        collation: &str,
-    ) {
+    fn remember_collation(&self, ctx: &mut Context, session: &Session, charset: &str, collation: &str) {
         if ctx.learnt.collations.len() < COLLATIONS_MAX
             && let Some(names) = self.meaning_of_names(session)
         {
@@ -268,7 +243,7 @@ impl ServerConnection {
         }
     }
 
-    pub(crate) fn meaning_of_names(&self, session: &Session) -> Option<NamesOnServer> {
+    fn meaning_of_names(&self, session: &Session) -> Option<NamesOnServer> {
         let text: Box<[u8]> = session.set_names_text()?.into();
         let begun_with = session.tracked.defaults.as_ref()?.variables();
         let value =
@@ -282,7 +257,7 @@ impl ServerConnection {
 impl Pools {
     /// What had changed before the error and is reported only now. The statement's text does not tell what of it has been
     /// done, so nothing explains it.
-    pub(crate) fn take_pending(
+    fn take_pending(
         &mut self,
         ctx: &mut Context,
         session: &mut Session,

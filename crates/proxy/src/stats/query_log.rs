@@ -10,8 +10,8 @@ use weir_sql::Kind;
 
 use crate::context::Context;
 use crate::context::keys::Nanos;
+use crate::context::random::Dice;
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::balance::Dice;
 use crate::server::connection::Replies;
 use crate::session::Session;
 use crate::session::execution::{Ending, Execution};
@@ -175,10 +175,6 @@ impl Work<'_> {
 }
 
 impl Session {
-    pub(crate) fn username(&self) -> &[u8] {
-        self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes())
-    }
-
     /// The text of its statement, which may be the beginning, and how long all of it is.
     fn logged_text(&self, command: LoggedAs) -> (&[u8], usize) {
         let execution = &self.execution;

@@ -4,23 +4,19 @@
 
 use std::collections::BTreeMap;
 
-use weir_protocol::error::ServerError;
-
-use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::Standing;
+use crate::statement::lease::MOVED;
 use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
 use crate::stats::WritingRow;
 use crate::worker::Worker;
 use crate::worker::sessions::Sessions;
 
-/// MySQL's "server shutdown in progress" (08S01): an application connects anew.
-const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
 /// How long the end of a large row is waited for, behind which an error can stand.
 const LARGE_ROW_NS: Nanos = 5_000_000_000;
 
@@ -116,16 +112,6 @@ impl Work<'_> {
         );
         self.break_off(at, MOVED, &message);
     }
-
-    /// Closes a session that still has such a connection.
-    pub(crate) fn close_overstayed(&mut self, connection: ConnectionKey) {
-        let endpoint = &self.pools.servers[self.pools.connections[connection].server].server.endpoint;
-        let pins = self.session.all_pins();
-        let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
-        let message =
-            format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
-        self.fail_session(MOVED, &message);
-    }
 }
 
 impl Worker {
@@ -179,15 +165,6 @@ impl Work<'_> {
 }
 
 impl Pools {
-    /// Whether a connection's server leaves, and sessions may have it no longer.
-    pub(crate) fn has_overstayed(&self, ctx: &Context, connection: ConnectionKey) -> bool {
-        let server =
-            self.connections.get(connection).map(|connection| &self.servers[connection.server].server);
-        server.is_some_and(|server| server.is_leaving && server.leave_by.is_some_and(|by| by <= ctx.now))
-    }
-}
-
-impl Pools {
     /// Whether another server could take a session's read.
     fn is_served_elsewhere(&self, session: &Session, server: ServerIndex) -> bool {
         let home = self.groups.get(&session.execution.hostgroup);
@@ -210,17 +187,5 @@ impl Worker {
         for key in idle {
             self.work(key).moves_away();
         }
-    }
-}
-
-impl Pools {
-    /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
-    pub(crate) fn is_left(&self, lease: ConnectionKey) -> bool {
-        let connection = &self.connections[lease];
-        let server = &self.servers[connection.server].server;
-        self.groups.contains_key(&connection.hostgroup)
-            && !self.is_member(lease, connection.hostgroup)
-            && !server.is_gone
-            && !server.is_silent
     }
 }
