@@ -12,7 +12,7 @@ const VARIABLES: &str = "global_variables";
 
 fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/proxies.md");
-    std::fs::read_to_string(path).unwrap()
+    std::fs::read_to_string(path).expect("the page")
 }
 
 /// The text between two others.
