@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Nothing,
 }
 
-/// What Weir has and ProxySQL has not.
+/// A command that Weir has and ProxySQL has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Weir {
     Switchover { hostgroup: u32, to: Option<Endpoint>, force: bool, dry_run: bool },
@@ -73,7 +73,7 @@ pub(crate) struct Sql {
     pub system: Vec<String>,
 }
 
-/// Where rows can be.
+/// A place where rows can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     Memory,

@@ -90,7 +90,7 @@ impl OpenDb {
     }
 }
 
-/// How old tables are.
+/// The age of tables that were read.
 pub(crate) struct Read {
     /// Of the oldest one.
     pub at: Instant,

@@ -66,7 +66,7 @@ pub trait Engine: Send + Sync + 'static {
     fn metrics_text(&self) -> Result<String, String>;
 }
 
-/// What a switchover would do.
+/// The steps that a switchover would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchoverPlan {
     /// Who writes now.
@@ -77,7 +77,7 @@ pub struct SwitchoverPlan {
     pub sessions: String,
 }
 
-/// What an admin can have done.
+/// An admin's command for the running Weir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineCommand {
     /// Take no new clients; those who are there stay.

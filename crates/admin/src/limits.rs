@@ -36,7 +36,7 @@ pub(crate) const LONG_DATA_BYTES_MAX: usize = 16 << 20;
 /// Warnings that a connection keeps for SHOW WARNINGS.
 pub(crate) const WARNINGS_MAX: usize = 1024;
 
-/// What all results take together.
+/// The memory that all results take together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(Arc<AtomicUsize>);
 
@@ -47,7 +47,7 @@ impl Memory {
     }
 }
 
-/// What one result takes; it is given back when dropped.
+/// The memory that one result takes; it is given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Budget {
     memory: Memory,

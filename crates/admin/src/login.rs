@@ -19,7 +19,7 @@ pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// No packet of a login is larger, attributes of the connection included.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
 
-/// What a session may do.
+/// The rights of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rights {
     /// Everything.

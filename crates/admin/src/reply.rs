@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// NULL in place of a length.
 const NULL: u8 = 0xFB;
 
-/// How a result's rows are sent.
+/// The format in which a result's rows are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RowFormat {
     /// To COM_QUERY.

@@ -19,7 +19,7 @@ const ANSWERS_MAX: usize = 64;
 /// A larger answer is made for each who asks.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What was asked, and what the answer depends on besides the tables.
+/// A question, with everything that its answer depends on besides the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     text: String,

@@ -47,7 +47,7 @@ pub struct Admin {
     pub(crate) shared: Arc<AdminShared>,
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(crate) struct AdminShared {
     pub engine: Arc<dyn Engine>,
     pub memory: Memory,

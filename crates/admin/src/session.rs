@@ -21,7 +21,7 @@ use crate::reply::{Answer, Reply, RowFormat};
 use crate::server::AdminShared;
 use crate::wire::{Wire, WireError};
 
-/// What SHOW WARNINGS shows.
+/// A row of SHOW WARNINGS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Warning {
     /// `Warning`, `Error`, `Note`

@@ -7,7 +7,7 @@ use crate::login::Accounts;
 /// Accounts that everybody knows, as ProxySQL's are.
 const DEFAULTS: [(&str, &str); 2] = [("admin", "admin"), ("stats", "stats")];
 
-/// Where to listen, and who may come in.
+/// The addresses to listen on, and the accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// `admin-mysql_ifaces`; none: there is no admin port.

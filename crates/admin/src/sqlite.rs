@@ -19,7 +19,7 @@ use crate::error::SqlError;
 use crate::limits::Memory;
 use crate::reply::{Done, Reply, RowFormat, Rows};
 
-/// What a statement is, before it is run.
+/// The nature of a statement, before it is run.
 #[derive(Debug)]
 pub(crate) struct Outline {
     /// Empty for a statement without rows.

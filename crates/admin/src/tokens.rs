@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Letters, digits, `_`, `$`, and bytes beyond ASCII; also numbers.

@@ -17,7 +17,7 @@ const STEPS_MAX: usize = 8;
 /// What the client announces as the largest packet it takes, in bytes.
 const MAX_PACKET_SIZE: u32 = 1 << 30;
 
-/// What the greeting said.
+/// The contents of the greeting.
 pub(crate) struct Welcome {
     pub(crate) version: String,
     pub(crate) thread_id: u32,

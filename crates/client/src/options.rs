@@ -9,7 +9,7 @@ use weir_protocol::capability::Capabilities;
 
 use crate::Tls;
 
-/// Where a host is.
+/// The address of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Address {
     /// Where its name says: the system is asked on every connect, and takes its time.
@@ -21,7 +21,7 @@ pub enum Address {
     Unresolved(Arc<str>),
 }
 
-/// Where and how to connect. Never prints the password.
+/// The address and the account to connect with. Never prints the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
     /// Name or address.

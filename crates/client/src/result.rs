@@ -3,7 +3,7 @@
 use weir_protocol::ok::{EofPacket, OkPacket};
 use weir_protocol::status::StatusFlags;
 
-/// What ended a result: OK, or the end of the rows.
+/// The packet that ended a result: OK, or the end of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OkInfo {
     /// Rows changed.

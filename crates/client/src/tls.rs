@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-/// How a connection is encrypted.
+/// The encryption of a connection.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,

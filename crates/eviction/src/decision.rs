@@ -38,7 +38,7 @@ pub enum Liveness {
     },
 }
 
-/// What is to be done about dead nodes.
+/// The decision about dead nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing: every member of the view lives, as far as anybody knows.

@@ -36,7 +36,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// For how long the nodes may take to answer for the first time before it is said whether the cluster can be helped.
 const ACQUAINTANCE_MS: u64 = 5000;
 
-/// What a cluster's evictor needs to know. It goes on over a reload if this is the same.
+/// The settings of a cluster's evictor. It goes on over a reload if this is the same.
 #[derive(Clone, PartialEq)]
 pub struct EvictorSettings {
     /// Names the cluster.
@@ -176,7 +176,7 @@ struct EvictorThread {
     said: Said,
 }
 
-/// What was logged last: the same is not said again.
+/// The last lines of the log: the same is not said again.
 #[derive(Default)]
 struct Said {
     obstacles: Option<Vec<(Endpoint, Obstacle)>>,

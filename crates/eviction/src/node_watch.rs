@@ -74,7 +74,7 @@ struct Up {
     asked_last: Instant,
 }
 
-/// What became of an attempt to connect.
+/// The outcome of an attempt to connect.
 pub(crate) struct Dialed {
     pub(crate) endpoint: Endpoint,
     result: Result<Greeted, Error>,

@@ -44,7 +44,7 @@ pub enum Obstacle {
     },
 }
 
-/// What a provider option has to be.
+/// The required value of a provider option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// At most so many milliseconds.

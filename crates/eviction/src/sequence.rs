@@ -31,7 +31,7 @@ pub struct Step {
     pub note: Option<Note>,
 }
 
-/// What to do now.
+/// The next action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Act {
     /// Nothing.
@@ -45,7 +45,7 @@ pub enum Act {
     Clear(Vec<Endpoint>),
 }
 
-/// What people should know.
+/// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A member is dead and stays in the view until the cluster itself gives it up.

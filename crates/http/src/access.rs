@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{Digest, SHA256, digest};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Who may see what.
+/// The rules of access.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Who may log in.

@@ -24,7 +24,8 @@ pub use metrics::{Buckets, Family, Format, Kind, Number, Sample, metrics_text};
 pub use server::{Finish, Http, HttpError, Options};
 pub use sockets::HttpSockets;
 
-/// What is shown. Its methods are called on a thread for this purpose, one at a time, and may take seconds.
+/// The source of everything that is shown. Its methods are called on a thread for this purpose, one at a time, and
+/// may take seconds.
 pub trait Source: Send + Sync + 'static {
     /// What keeps the process from working, in sentences; empty when it works.
     fn ailments(&self) -> Vec<String>;
@@ -50,7 +51,7 @@ pub enum Readiness {
     Unknown,
 }
 
-/// What can be asked for under `/api/v1/`.
+/// A page under `/api/v1/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// `status`: the process, its clients, its clusters.

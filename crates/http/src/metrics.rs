@@ -18,7 +18,7 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// What the numbers of a family are.
+/// The kind of a family's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows while Weir runs.
@@ -62,7 +62,7 @@ pub struct Buckets {
     pub sum: f64,
 }
 
-/// How metrics are written.
+/// The text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `application/openmetrics-text; version=1.0.0`

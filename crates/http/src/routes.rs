@@ -22,7 +22,7 @@ const ROWS_MAX: usize = 10_000;
 const INDEX: &str = "weir\n\n/healthz\n/readyz\n/readyz?hostgroup=10\n/metrics\n/api/v1/status\n/api/v1/topology\n/api/v1/servers\n\
      /api/v1/digests?limit=100\n/api/v1/processlist?limit=100\n";
 
-/// What all answers need.
+/// Everything that answers need.
 pub(crate) struct RequestContext {
     source: Arc<dyn Source>,
     /// Replaced as a whole when the configuration changes.

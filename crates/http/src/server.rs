@@ -44,7 +44,7 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
 /// After a failed accept (no descriptors are left, mostly) it is tried again after this pause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Where to listen, and who may see what.
+/// The addresses to listen on, and the rules of access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Each serves the same. None: nothing is served.
@@ -79,7 +79,7 @@ pub struct Http {
     bound: HashMap<SocketAddr, Bound>,
 }
 
-/// What the thread is told.
+/// An order to the thread.
 enum Change {
     Options {
         /// Listen there, too.
@@ -166,7 +166,7 @@ impl Http {
     }
 }
 
-/// How those fare who had connected before [`Http::let_go`].
+/// The last connections of a server that has let go of its sockets: see [`Http::let_go`].
 #[derive(Debug)]
 pub struct Finish(Receiver<()>);
 
@@ -178,7 +178,7 @@ impl Finish {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 struct ServerState {
     router: Router,

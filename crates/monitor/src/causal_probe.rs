@@ -43,7 +43,7 @@ const UNFIT_PAUSE: Duration = Duration::from_secs(10);
 /// A read of the epoch's tables that shows nothing new is told so often.
 const EPOCH_PAUSE: Duration = Duration::from_millis(200);
 
-/// Which rows of the epoch's tables are to be read.
+/// The rows of the epoch's tables that are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// The cluster's writer hostgroup.
@@ -52,7 +52,7 @@ pub(crate) struct Tables {
     pub(crate) with_drains: bool,
 }
 
-/// What the topology thread tells a causal probe of its server.
+/// The state of a server, from the topology thread for its causal probe.
 #[derive(Default)]
 pub(crate) struct Standing {
     works: AtomicBool,

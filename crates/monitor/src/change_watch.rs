@@ -114,7 +114,7 @@ const LEFT_OUT_OF_MYSQL: [&str; 23] = [
 /// What a server does now, in the dress of a variable: no setting, and no reason to log in anew.
 const CHANGING: &str = "gtid_owned";
 
-/// What was seen of a server.
+/// The accounts and variables of a server, as last seen.
 pub(crate) struct Watch {
     shared: Arc<ServerShared>,
     looked_at: Option<Instant>,

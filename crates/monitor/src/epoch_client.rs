@@ -56,7 +56,7 @@ const STRANGE_BEATS: usize = 3;
 const NEXT_STEP: &str = "; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account, or, if no \
                          other Weir is in front of it, set weir_topology.epoch to optional";
 
-/// What the agreement is about.
+/// The subject of the agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EpochScope {
     /// Who writes, and what is planned: Galera.

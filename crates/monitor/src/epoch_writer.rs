@@ -24,7 +24,7 @@ const BEATS_MAX: usize = 256;
 /// Makes a session's reads wait for everything that the cluster has ordered before (Galera manual).
 pub(crate) const GALERA_WAITS: &str = "SET SESSION wsrep_sync_wait = 1";
 
-/// What an epoch writer is to do.
+/// A request to an epoch writer.
 pub(crate) struct WriteRequest {
     /// The servers that work, and how to connect to them; the first that can is asked.
     pub(crate) servers: Vec<(Endpoint, Options)>,
@@ -71,7 +71,7 @@ impl Beats {
     }
 }
 
-/// What has come of a task.
+/// The result of a request.
 pub(crate) struct Written {
     /// Where, and what a causal read has shown afterwards. With replication the read is of the writer.
     pub(crate) result: Result<(Endpoint, EpochRead), Fault>,

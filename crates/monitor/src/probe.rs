@@ -24,7 +24,7 @@ const PING_PAUSE: Duration = Duration::from_secs(1);
 /// How often a new connection is tried while those of the data path fail.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// What one look has shown.
+/// The result of one probe.
 pub(crate) struct ProbeResult {
     /// The server's state, or why there is none.
     pub(crate) result: Result<ServerState, ProbeError>,

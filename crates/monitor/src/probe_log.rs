@@ -37,7 +37,7 @@ pub struct Probed<T> {
     pub error: Option<String>,
 }
 
-/// What a Galera node has said of itself.
+/// A Galera node's report of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GaleraSeen {
     /// It belongs to the Primary component.
@@ -58,7 +58,7 @@ pub struct GaleraSeen {
     pub maintenance: &'static str,
 }
 
-/// What a member of a group has said of itself.
+/// A group member's report of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSeen {
     /// It is ONLINE, in a group with a majority.
@@ -69,7 +69,7 @@ pub struct GroupSeen {
     pub transactions_behind: u32,
 }
 
-/// How far a replica is behind: seconds; `None` where nobody knows.
+/// The lag of a replica: seconds; `None` where nobody knows.
 pub type LagSeen = Option<u64>;
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ struct Rings {
     counts: ProbeCounts,
 }
 
-/// How many looks there were since the start, that went well and that failed.
+/// The number of probes since the start, that went well and that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
     /// Connections.

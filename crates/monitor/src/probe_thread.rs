@@ -27,7 +27,7 @@ const REST_SHARE: u32 = 10;
 /// ... and after this time at the latest, if its interval is not longer.
 const REST_MAX: Duration = Duration::from_secs(10);
 
-/// What a probe is told.
+/// An order to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Look at once.

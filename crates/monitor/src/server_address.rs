@@ -7,10 +7,10 @@ use std::sync::Arc;
 use weir_client::Address;
 use weir_topology::Endpoint;
 
-/// Where the servers in force are.
+/// The addresses of the servers in force.
 pub type ServerAddresses = BTreeMap<Endpoint, ServerAddress>;
 
-/// Where a server is, the same for the monitor and the workers.
+/// The address of a server, the same for the monitor and the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerAddress {
     /// Where it is spoken to. It stays there while its name can't be resolved; none: the name never could.

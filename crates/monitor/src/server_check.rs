@@ -11,7 +11,7 @@ use weir_topology::{ClusterPolicy, Endpoint};
 use crate::probe::Probe;
 use crate::settings::{Kind, Reach, Settings};
 
-/// What was seen of one server.
+/// The findings about one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCheck {
     /// The writer hostgroup of its cluster.
@@ -33,7 +33,7 @@ pub struct Finding {
     pub remedy: Option<Remedy>,
 }
 
-/// What to do about it.
+/// The remedy for a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// These provider options in the server's own configuration.

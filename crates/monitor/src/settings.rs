@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     pub(crate) evictors: Vec<EvictorSettings>,
 }
 
-/// How a server is probed. A probe goes on over a reload if this is the same.
+/// The settings of a probe. A probe goes on over a reload if this is the same.
 #[derive(Clone, PartialEq)]
 pub(crate) struct ProbeSettings {
     pub(crate) kind: Kind,
@@ -37,7 +37,7 @@ pub(crate) struct ProbeSettings {
     pub(crate) options: Options,
 }
 
-/// What a server is asked, by the kind of cluster that it belongs to.
+/// The question that a server is asked, by the kind of cluster that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Whether it answers: a server without a cluster.

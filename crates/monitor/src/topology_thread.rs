@@ -42,7 +42,7 @@ const END_WAIT: Duration = Duration::from_millis(300);
 /// How long it waits until this Weir's rows are removed, for which others would wait longer.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
-/// What the topology thread hears.
+/// An event of the topology thread.
 pub(crate) enum Event {
     /// A probe ended.
     Observed {
@@ -127,7 +127,7 @@ pub(crate) enum Event {
     Stop,
 }
 
-/// How this Weir agrees with others.
+/// The settings of the agreement with other Weirs.
 pub(crate) struct Epochs {
     pub(crate) policy: EpochPolicy,
     /// Writer hostgroups of clusters whose epoch has been in force here.

@@ -35,7 +35,7 @@ pub(crate) struct AutoFailover {
     told: Option<String>,
 }
 
-/// What there is to do with the servers of a cluster.
+/// A repair of a cluster's servers.
 enum Repair {
     Replace { lost: Endpoint, id: String },
     Rejoin { returned: Vec<Endpoint>, writer: Endpoint },

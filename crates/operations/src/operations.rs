@@ -46,7 +46,7 @@ struct Running {
     clusters: BTreeSet<u32>,
 }
 
-/// What another thread tells [`Operations::take`].
+/// A notice of another thread for [`Operations::take`].
 #[derive(Debug)]
 pub struct Notice(pub(crate) News);
 
@@ -58,7 +58,7 @@ pub(crate) enum News {
     Ended { operation: u64, outcome: Outcome },
 }
 
-/// What is made of an operation's end.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Whoever ordered it has been told.

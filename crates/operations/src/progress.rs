@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 #[derive(Debug)]
 pub struct Progress(Sender<ProgressEvent>);
 
-/// What is told of an operation. Without an end Weir is ending.
+/// An event of an operation. Without an end Weir is ending.
 #[derive(Debug)]
 pub enum ProgressEvent {
     /// What is done now.

@@ -23,7 +23,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 const LEFT_PAUSE: Duration = Duration::from_secs(30);
 
-/// What has come of a recovery.
+/// The result of a recovery.
 pub(crate) type Recovered = Result<Option<Settled>, SwitchoverError>;
 
 /// What is known of switchovers of one cluster that others have begun.

@@ -58,7 +58,7 @@ impl SwitchoverOrder {
     }
 }
 
-/// What a switchover would do.
+/// The steps that a switchover would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchoverPlan {
     /// Who writes now.

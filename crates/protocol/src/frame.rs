@@ -11,7 +11,7 @@ pub const HEADER_LEN: usize = 4;
 /// Payload bytes of a full packet; a full packet is always continued by another one.
 pub const PAYLOAD_MAX: usize = 0xFF_FFFF;
 
-/// What stands in front of every payload.
+/// The header in front of every payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Payload bytes that follow, at most [`PAYLOAD_MAX`].

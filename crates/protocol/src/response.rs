@@ -28,7 +28,7 @@ pub const CONTROL_PACKET_BYTES_MAX: usize = 1 << 20;
 /// Column definitions and rows up to this size, without their header, pass when they are there whole.
 pub const WHOLE_PACKET_BYTES_MAX: usize = 16 << 10;
 
-/// Which reply is expected, by the command that was sent.
+/// The kind of reply that is expected, by the command that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// COM_QUERY and COM_STMT_EXECUTE: OK, ERR, LOCAL INFILE or result sets.
@@ -52,7 +52,7 @@ enum Phase {
     Done,
 }
 
-/// What stands at the front of the unread bytes.
+/// The next thing at the front of the unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The first `n` bytes are column definitions or rows (large ones maybe in part): pass them on.

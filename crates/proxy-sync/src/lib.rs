@@ -72,7 +72,7 @@ impl ProxySync {
     }
 }
 
-/// What is in force of the cluster, and the versions that it was read at.
+/// The settings of the cluster in force, and the versions that they were read at.
 struct Settings {
     versions: Vec<Version>,
     variables: ClusterVariables,

@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     silence: Option<String>,
 }
 
-/// How another proxy does.
+/// The state of another proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub(crate) response_time: Duration,

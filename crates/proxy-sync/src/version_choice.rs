@@ -17,7 +17,7 @@ pub(crate) struct Order {
     pub(crate) checksum: u64,
 }
 
-/// How often in a row each module was seen to differ.
+/// The number of looks in a row at which each module differed.
 #[derive(Debug, Default)]
 pub(crate) struct VersionChoice {
     differs: HashMap<Module, u32>,

@@ -12,7 +12,7 @@ const WAKE_BYTES: usize = BUFFER_BYTES_MAX / 4;
 /// An empty buffer keeps no more.
 const BUFFER_BYTES_KEPT: usize = 128 << 10;
 
-/// Where one thread's records wait for the writer.
+/// The place where one thread's records wait for the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Slot(Mutex<Vec<u8>>);
 

@@ -58,7 +58,7 @@ impl Log {
     }
 }
 
-/// Where each log goes; none: it is off.
+/// The files of each log; none: it is off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// By the logs' numbers.
@@ -76,7 +76,7 @@ pub struct FileSettings {
     pub files_max: u32,
 }
 
-/// What has become of a log's lines.
+/// The numbers of a log's lines, written and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lines in files.
@@ -85,7 +85,7 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-/// The way to the logs. Cheap to clone.
+/// The events, slow and audit log, as all threads reach them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct QueryLogs {
     inner: Arc<Inner>,

@@ -10,7 +10,7 @@ const AUDIT_BYTES: usize = 64;
 const STATEMENT: u8 = 1;
 const AUDIT: u8 = 2;
 
-/// How a statement came.
+/// The command by which a statement came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
     /// COM_QUERY
@@ -67,7 +67,7 @@ pub struct Statement<'a> {
     pub error: &'a [u8],
 }
 
-/// What is told of a session.
+/// The kind of an audit record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuditKind {
     /// A client has logged in.
@@ -155,7 +155,7 @@ pub struct AuditEvent<'a> {
     pub extra: &'a [u8],
 }
 
-/// What the writer gets.
+/// A record for the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     Statement(Statement<'a>),

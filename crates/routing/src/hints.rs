@@ -9,8 +9,8 @@ const LOOKED_AT_BYTES_MAX: usize = 65_000;
 /// A longer comment has no hints.
 const COMMENT_BYTES_MAX: usize = 4096;
 
-/// What a statement says itself of its way. Keys that are unknown, and values that are no numbers, are what they
-/// look like: a comment.
+/// The hints that a statement gives about its own routing. Keys that are unknown, and values that are no numbers,
+/// are what they look like: a comment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// `hostgroup`

@@ -5,7 +5,7 @@
 //! only pieces known to mean the same to both are taken over. Sources: pcre2pattern(3) of PCRE2 10.43, and the syntax
 //! page of regex 1.12.
 
-/// What is in the way of the regex crate.
+/// A feature that the regex crate does not have.
 pub(crate) type Obstacle = &'static str;
 
 /// A larger count in `{n,m}` makes large programs.
@@ -58,7 +58,7 @@ struct Translator<'p> {
     has_branches: bool,
 }
 
-/// What a quantifier would apply to.
+/// The part of a pattern that a quantifier would apply to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Piece {
     /// A character, a class.

@@ -29,7 +29,7 @@ pub(crate) struct Needles {
     without: Vec<u64>,
 }
 
-/// Which rule needs which word.
+/// The words that each rule needs.
 #[derive(Debug, Default)]
 struct Needs {
     /// By position of the rule: the number of its word, or [`NO_WORD`].
@@ -169,7 +169,7 @@ impl Known<'_> {
     }
 }
 
-/// What rules need, by word.
+/// The rules that need each word.
 struct Gathered {
     /// Those that are not known, in lower case. They have the numbers behind those that are.
     words: Vec<Vec<u8>>,

@@ -15,7 +15,7 @@ const SCOPES_MAX: usize = 16_384;
 /// A statement must not become longer than this by replacements.
 const REWRITTEN_BYTES_MAX: usize = 4 << 20;
 
-/// Who asks: the facts that hold for a session as long as it does not change its schema.
+/// The caller: the facts that hold for a session as long as it does not change its schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Who<'a> {
     /// The user.
@@ -37,7 +37,7 @@ pub struct Scope {
     generation: u32,
 }
 
-/// What is to be decided about.
+/// The facts of one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The statement's text.

@@ -46,7 +46,7 @@ pub struct PatternNote {
 
 type UserAndSchema = (Box<[u8]>, Box<[u8]>);
 
-/// What a configuration means: shared and immutable. Inactive rows are checked and left out.
+/// The compiled rules of a configuration: shared and immutable. Inactive rows are checked and left out.
 #[derive(Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Arc<Rule>>,
@@ -74,7 +74,7 @@ impl PartialEq for Rules {
 
 impl Eq for Rules {}
 
-/// Which facts of a session some rule asks for.
+/// The facts of a session that some rule asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FactsUsed {
     pub username: bool,

@@ -12,7 +12,7 @@ pub use client::{ClientLogin, LoginStep, LoginUser, Passwords, Plugin, Verified}
 pub use refusal::Refusal;
 pub use weir_protocol::auth::Credential;
 
-/// What lies between the two ends of a login.
+/// The channel between the two ends of a login.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channel {
     /// TCP as it is.

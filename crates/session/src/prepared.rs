@@ -17,7 +17,7 @@ const REGISTRY_SWEEP_BYTES: usize = 16 << 20;
 /// What a statement takes beside its text and the types of its parameters, about.
 const STATEMENT_BYTES: usize = 256;
 
-/// What a prepared statement means: its text and what the text was parsed under.
+/// The meaning of a prepared statement: its text and what the text was parsed under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Meaning {
     text: Box<[u8]>,

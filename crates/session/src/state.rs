@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// What turns one state into another.
+/// The statements that turn one state into another.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Difference {
     /// Nothing: the states are equal.

@@ -53,7 +53,7 @@ pub struct TrackPreferences {
 /// The name of the one variable with a list.
 pub const SYSTEM_VARIABLES: &str = "session_track_system_variables";
 
-/// What a SET assigns to a variable, as far as it matters to one of these.
+/// The value that a SET assigns to a variable, as far as it matters to one of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
     /// DEFAULT

@@ -1,7 +1,7 @@
 //! Describes the dialect of a statement: session settings and the server's family, which change the meaning of its
 //! bytes.
 
-/// How a session's server reads the bytes of a statement.
+/// The rules by which a session's server reads the bytes of a statement.
 ///
 /// The defaults are those of a fresh MariaDB 10.6 session over a UTF-8 connection. A wrong dialect can make
 /// a statement look harmless that is not, so it must follow the session's `sql_mode` and
@@ -23,7 +23,7 @@ pub struct Dialect {
     pub server: Server,
 }
 
-/// How bytes from 0x80 up form characters in `character_set_client`.
+/// The way in which bytes from 0x80 up form characters in `character_set_client`.
 ///
 /// Servers read statements character by character, so the second byte of a character that happens to be
 /// `\` or a quote neither escapes nor ends a string.

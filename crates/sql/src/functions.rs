@@ -8,7 +8,7 @@
 use crate::dialect::{Dialect, Family};
 use crate::table::NameTable;
 
-/// What `name (` is.
+/// The meaning of `name (`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// Not a call: a reserved word, or a type.
@@ -283,7 +283,7 @@ const NAMES: [&str; LISTS.len()] = {
 
 static TABLE: NameTable<1024> = NameTable::new(&NAMES);
 
-/// What stands between a name and its parenthesis.
+/// The text between a name and its parenthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
     None,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::dialect::{Dialect, LeadBytes};
 use crate::words::Word;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// The end of the text.
@@ -105,7 +105,7 @@ pub struct Flaws {
     pub uncertain_comment: bool,
 }
 
-/// Where a lexer stands between two statements.
+/// A lexer's position between two statements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     at: usize,

@@ -144,7 +144,7 @@ pub(crate) trait Tokens {
     }
 }
 
-/// Where calls of functions may stand.
+/// The places where calls of functions may stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Calls {
     /// Anywhere.

@@ -28,7 +28,7 @@ pub struct Statement {
     pub counts: Counts,
 }
 
-/// Where a statement may run.
+/// The servers on which a statement may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Surely a read: any server with the data may answer it, and any number of times. The only effects a
@@ -44,7 +44,7 @@ pub enum Access {
 }
 
 bitflags! {
-    /// What a statement may do to its session without the server reporting it (or not with its value).
+    /// Effects of a statement on its session that the server does not report (or not with their values).
     ///
     /// "May": a statement that fails has none of these effects, or some.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Effects {
 }
 
 bitflags! {
-    /// What of its session's past, or of its connection, a statement reads.
+    /// The parts of its session's past, or of its connection, that a statement reads.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Uses: u32 {
         /// LAST_INSERT_ID(), @@last_insert_id, @@identity.
@@ -156,7 +156,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// What of a statement's text matters to FOUND_ROWS() behind it.
+    /// The parts of a statement's text that matter to FOUND_ROWS() behind it.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counts: u8 {
         /// A query stands in it, or what may be one: SELECT, TABLE, UNION and the like.

@@ -1,6 +1,6 @@
 //! Builds hash tables of names while compiling. Letter case of ASCII is folded.
 
-/// Where a name is: which of the lists, and where in it.
+/// The place of a name: which of the lists, and where in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     list: u8,

@@ -41,7 +41,7 @@ impl Subject {
         [Self::Connections, Self::ConnectionPool, Self::Cpu, Self::Memory, Self::Digests];
 }
 
-/// Where the numbers of now come from.
+/// The source of the present numbers.
 pub(crate) trait Figures {
     /// The values of `stats_mysql_global`, by name.
     fn global(&self) -> Vec<(&'static str, u64)>;

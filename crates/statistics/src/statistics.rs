@@ -12,7 +12,7 @@ use weir_topology::Endpoint;
 
 use crate::stats_collector::StatsCollector;
 
-/// What is shown of the running Weir besides what is counted and observed. Called from any thread.
+/// The state of the running Weir that is shown besides what is counted and observed. Called from any thread.
 pub trait RunningState: Debug + Send + Sync {
     /// The configuration in force.
     fn config(&self) -> Arc<Config>;

@@ -175,7 +175,7 @@ impl Store {
     }
 }
 
-/// What makes a large table in force the same as it is in `main`. Rows are named by their `rowid`s.
+/// The changes that make a large table in force the same as it is in `main`. Rows are named by their `rowid`s.
 pub(crate) struct Patch {
     gone: Vec<i64>,
     new: Vec<i64>,
@@ -253,7 +253,7 @@ impl Patch {
     }
 }
 
-/// What is in force of a large table.
+/// The rows of a large table in force.
 enum Known<'c> {
     Users {
         config: &'c Config,

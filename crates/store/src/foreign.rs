@@ -18,7 +18,7 @@ const ROWS_MAX: usize = 1_000_000;
 /// How long a writer is waited for.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// What a database file says.
+/// The contents of a database file.
 #[derive(Debug, Default)]
 pub struct Database {
     /// The rows of the tables that are known, with the columns that both sides have.

@@ -37,7 +37,7 @@ pub use tables::{
     TableDef, table, tables,
 };
 
-/// Where configuration is.
+/// A layer of configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// `main`: what is being edited.

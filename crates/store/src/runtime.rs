@@ -41,7 +41,7 @@ impl Loaded {
     }
 }
 
-/// Which configuration of a module is in force.
+/// The version of a module's configuration in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The module.

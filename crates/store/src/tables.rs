@@ -10,7 +10,7 @@ mod history;
 mod monitor;
 mod stats;
 
-/// What LOAD and SAVE move as one.
+/// The unit of configuration that LOAD and SAVE move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Module {
     /// Servers, what is said of hostgroups, and clusters.
@@ -107,7 +107,7 @@ pub const SCHEMAS: [&str; 5] = [MAIN, DISK, STATS, MONITOR, STATS_HISTORY];
 /// The table of variables, of which two modules have their rows.
 pub const GLOBAL_VARIABLES: &str = "global_variables";
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// `INT`, `INTEGER`

@@ -45,7 +45,7 @@ pub(crate) struct Sort {
     pub is_reversed: bool,
 }
 
-/// What is to be done after a key.
+/// The action after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Stay,

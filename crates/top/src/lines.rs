@@ -17,7 +17,7 @@ pub(crate) struct Line {
     pub urgency: Urgency,
 }
 
-/// How urgent a row is.
+/// The urgency of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     Usual,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::top_data::{Digest, Server, Session, TopData};
 
-/// What happened between two moments, and what is now.
+/// Rates between two moments, and the state now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     pub now: TopData,

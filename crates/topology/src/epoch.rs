@@ -16,7 +16,7 @@ pub type InstanceId = Arc<str>;
 /// when a Weir that they no longer hear of has stopped writing.
 pub const BEAT_AGE_MAX_MS: u64 = 10_000;
 
-/// How this Weir takes part.
+/// The settings of this Weir's part in the agreement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochPolicy {
     /// Its own name. No other Weir in front of the cluster may have it.
@@ -81,7 +81,7 @@ pub struct InstanceRow {
     pub says: Announcement,
 }
 
-/// What a Weir tells the others of itself.
+/// A Weir's message to the others about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
     /// The epoch it goes by: it sends no write by an earlier one any more. 0: none yet.
@@ -109,7 +109,7 @@ pub struct DrainRow {
     pub sessions: u64,
 }
 
-/// What one causal read has shown.
+/// The result of one causal read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochRead {
     /// Just before it was sent.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{Endpoint, GaleraState, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
 
-/// What was seen, and by which rules it counts.
+/// The observations, and the rules by which they count.
 pub(crate) struct HealthCheck<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) observations: &'a [Observation],

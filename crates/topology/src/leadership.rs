@@ -24,7 +24,7 @@ const DRAIN_TOLD_MS: u64 = 3_000;
 /// things of two Weirs must not make the role wander to and fro.
 const CLAIM_PAUSE_MS: u64 = 5_000;
 
-/// What is known of a cluster's epoch; also the memory for the next decision.
+/// The state of a cluster's epoch as this Weir knows it; also the memory for the next decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leadership {
     /// The newest row that was read.
@@ -84,7 +84,7 @@ pub(crate) enum ChangeReason {
     InOrder,
 }
 
-/// What the facts say.
+/// The facts about a cluster's writer at one moment.
 pub(crate) struct Facts<'a> {
     /// The writer that they choose.
     pub(crate) choice: Option<&'a Endpoint>,

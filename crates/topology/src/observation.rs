@@ -50,7 +50,7 @@ pub struct Back {
     pub at: Millis,
 }
 
-/// What a server says of itself; what it is asked depends on the cluster it belongs to.
+/// A server's report of itself; its contents depend on the cluster it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerState {
     /// It answers. A server without a cluster is asked no more.

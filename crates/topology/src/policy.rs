@@ -128,7 +128,7 @@ pub struct ClusterPolicy {
     pub choices: Choices,
 }
 
-/// What decides between the servers of a cluster, beyond ProxySQL's columns: a row of `weir_topology`.
+/// The preferences between the servers of a cluster, beyond ProxySQL's columns: a row of `weir_topology`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// When a better writer takes the role back. Galera only; a group chooses its primary itself.

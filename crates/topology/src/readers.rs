@@ -65,7 +65,7 @@ pub(crate) fn places<S>(
     places
 }
 
-/// How well a member suits a reader, the best first.
+/// The suitability of a member as a reader, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Suit {
     Well,

@@ -54,7 +54,7 @@ impl SourceLink {
     }
 }
 
-/// How far a server is behind its sources: with several behind the one of which it is farthest.
+/// The lag of a server behind its sources: with several behind the one of which it is farthest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lag {
     /// It replicates from nobody.

@@ -60,7 +60,7 @@ pub enum Trouble {
     },
 }
 
-/// What a server does in a hostgroup.
+/// The role of a server in a hostgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Writes.
@@ -163,7 +163,7 @@ pub struct Succession {
     pub unconnected: Vec<Endpoint>,
 }
 
-/// How the servers of a cluster are kept alike, and who says which of them writes.
+/// The kind of replication of a cluster, and who says which of its servers writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// Galera: any healthy node may write, and Weir chooses.

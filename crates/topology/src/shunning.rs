@@ -7,7 +7,7 @@ use crate::{Millis, Policy};
 /// Failures are counted within this time (ProxySQL's manual, `mysql-shun_on_failures`: errors in one second).
 const WINDOW_MS: u64 = 1000;
 
-/// What the data path has met with when it connected to one server.
+/// The attempts of the data path to connect to one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connects {
     /// When the failures that are counted began.

@@ -9,7 +9,7 @@ use weir_store::{Database, Layer, Module, Store, StoreError};
 /// What a database of SQLite begins with (its file format, "The Database Header").
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// What a file is written in.
+/// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Weir's own file.

@@ -27,7 +27,7 @@ pub(crate) struct Difference {
     pub right: Option<String>,
 }
 
-/// What the sides are called.
+/// The names of the two sides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sides {
     pub left: &'static str,

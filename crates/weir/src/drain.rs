@@ -70,7 +70,7 @@ pub(crate) fn undrain(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who still has a connection to the server.
+/// The users of a server that is drained.
 #[derive(PartialEq)]
 struct Used {
     here: u64,
@@ -98,7 +98,7 @@ impl fmt::Display for Used {
     }
 }
 
-/// What is to be seen of a server that was drained.
+/// The state of a server that was drained.
 enum Look {
     Used(Used),
     /// It is not drained any more.

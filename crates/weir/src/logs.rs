@@ -9,7 +9,7 @@ use weir_query_log::{FileSettings, QueryLogs, Settings};
 /// How long one who wants to know of faults waits: a disk may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the logs' files will say.
+/// The faults of the logs' files, once they are known.
 #[derive(Debug)]
 pub(crate) struct Pending(Receiver<Vec<String>>);
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Makes a process take over from the one that runs.
 const TAKEOVER: &str = "--takeover";
 
-/// Where this program is, and what it was started with.
+/// The path of this program, and the arguments that it was started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// As it was when this process started: a file that is put in its place is the new version.

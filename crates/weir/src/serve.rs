@@ -95,7 +95,7 @@ pub(crate) enum ServeError {
     Io(#[from] std::io::Error),
 }
 
-/// What the main thread waits for.
+/// An event of the main thread.
 enum Event {
     /// There are other roles.
     Roles,

@@ -22,7 +22,7 @@ use weir_topology::Endpoint;
 /// More files in a directory of authorities or of lists of revoked certificates are taken for the wrong directory.
 const FILES_MAX: usize = 4096;
 
-/// How connections to servers are encrypted; servers that are missing are spoken to in clear. A server has the same
+/// The encryption of connections to servers; servers that are missing are spoken to in clear. A server has the same
 /// object as long as nothing about it changes, the content of its files included.
 #[derive(Debug, Default)]
 pub(crate) struct ServersTls {
@@ -62,11 +62,11 @@ pub(crate) enum ServerTlsError {
 /// A file's path and content.
 type File = (PathBuf, Vec<u8>);
 
-/// What the servers of a configuration need, read from its files.
+/// The files that the servers of a configuration need, read.
 #[derive(Debug)]
 pub(crate) struct Contents(BTreeMap<Endpoint, (ServerTlsParams, Files)>);
 
-/// What the files of a server's parameters hold.
+/// The contents of the files of a server's parameters.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Files {
     authorities: Vec<File>,

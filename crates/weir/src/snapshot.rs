@@ -301,7 +301,7 @@ fn care(config: &Config, hostgroups: Option<&BTreeSet<u32>>) -> Care {
     }
 }
 
-/// What is so of servers in every hostgroup that they are in.
+/// Facts about servers that hold in every hostgroup that they are in.
 struct Stands<'r>(HashMap<&'r Endpoint, Stand>);
 
 #[derive(Clone, Copy, Default)]

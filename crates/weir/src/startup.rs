@@ -33,7 +33,7 @@ pub(crate) enum ConfigMode {
     File,
 }
 
-/// How the file and the database of an earlier run go together.
+/// The relation between the file and the database of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
     /// A database wins.
@@ -44,7 +44,7 @@ pub(crate) enum Beginning {
     Reload,
 }
 
-/// What a Weir was told to start with.
+/// The command line's instructions for a start.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// The file.
@@ -73,7 +73,7 @@ pub(crate) enum StartupError {
     Store(#[from] StoreError),
 }
 
-/// What a Weir starts with.
+/// The configuration and the database of a start.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub config: Config,
@@ -81,7 +81,7 @@ pub(crate) struct Start {
     pub unsaved: Unsaved,
 }
 
-/// What is to be saved of it once the start has succeeded: one that fails leaves everything as it was.
+/// Changes to be saved once the start has succeeded: one that fails leaves everything as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsaved {
     Nothing,

@@ -10,7 +10,7 @@ use crate::control::{ControlClient, ControlClientError, Subject};
 /// A longer value is cut in a table; `--json` has it whole.
 const CELL_CHARS_MAX: usize = 120;
 
-/// How a report is shown.
+/// The format of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
     pub json: bool,

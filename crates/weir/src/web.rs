@@ -36,7 +36,7 @@ pub(crate) struct WebSource {
     limits: Mutex<Limits>,
 }
 
-/// What the configuration allows, as metrics show it.
+/// The limits of the configuration that metrics show.
 #[derive(Clone, Copy, Debug, Default)]
 struct Limits {
     clients_max: u32,

@@ -8,7 +8,7 @@ const FUNCTIONS: [(&str, &str); 4] =
 /// With one of them a query without GROUP BY has one row, for which SQLite knows HAVING.
 const AGGREGATES: [&str; 7] = ["COUNT", "SUM", "TOTAL", "MIN", "MAX", "AVG", "GROUP_CONCAT"];
 
-/// What stands in place of tokens: (place, text).
+/// Replacements of tokens: (place, text).
 pub(super) type Edits = Vec<(usize, &'static str)>;
 
 /// `CONVERT(x, type)` becomes `CAST(x AS type)`, `CONVERT(x USING charset)` becomes `(x)`, and functions get their names.

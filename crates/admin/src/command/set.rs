@@ -3,7 +3,7 @@
 use crate::error::SqlError;
 use crate::tokens::{Cursor, Kind};
 
-/// What a SET changes.
+/// The target of a SET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// A row of global_variables: the name begins with `mysql-` or `admin-`.

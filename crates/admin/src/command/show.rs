@@ -3,7 +3,7 @@
 use super::words::text_of;
 use crate::tokens::{Cursor, Kind};
 
-/// What is to be shown.
+/// The subject of a SHOW.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     Databases(Filter),
@@ -50,7 +50,7 @@ pub(crate) enum Show {
     Nothing,
 }
 
-/// Whose variables.
+/// The module whose variables are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variables {
     /// `mysql-` and `admin-`; with a filter also those that a driver asks a server for.

@@ -12,7 +12,7 @@ use rusqlite::types::Value;
 
 use crate::command::VARIABLE;
 
-/// What the functions know of the session whose statement runs.
+/// Facts about the session whose statement runs, for the functions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub user: String,

@@ -22,7 +22,7 @@ const STEPS: i32 = 1000;
 /// Has secrets in the values of some of its rows.
 const RUNTIME_VARIABLES: &str = "runtime_global_variables";
 
-/// Who asks.
+/// The rights by which a statement is judged.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub rights: Rights,
@@ -34,7 +34,7 @@ pub(crate) struct Policy {
     pub patience: Duration,
 }
 
-/// What a statement touches: (schema, table).
+/// The tables that a statement touches: (schema, table).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     pub reads: BTreeSet<(String, String)>,

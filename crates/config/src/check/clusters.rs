@@ -9,7 +9,7 @@ use crate::model::types::Config;
 use crate::report::error::Report;
 use crate::report::place::{Lines, Place};
 
-/// Where the rows of the three tables stand.
+/// The lines of the rows of the three tables.
 pub(crate) struct ClusterLines<'t> {
     pub(crate) galera: Lines<'t>,
     pub(crate) group_replication: Lines<'t>,

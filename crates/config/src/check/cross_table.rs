@@ -15,7 +15,7 @@ use crate::model::types::{Config, MysqlServer, MysqlUser};
 use crate::report::error::Report;
 use crate::report::place::Lines;
 
-/// Where the rows of each table stand.
+/// The lines of the rows of each table.
 pub(crate) struct TableLines<'t> {
     pub(crate) servers: Lines<'t>,
     pub(crate) ssl_params: Lines<'t>,

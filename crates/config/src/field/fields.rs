@@ -14,7 +14,7 @@ use crate::value::rows::{Cell, TableRow};
 use crate::value::scalar::Scalar;
 use crate::value::suggest::{quotable, unknown_key};
 
-/// Where the values of a row come from.
+/// The source of a row's values.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'t> {
     /// A table of a file in TOML.
@@ -62,7 +62,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What a key that nobody took means.
+/// The meaning of a key that nobody took.
 pub(crate) enum Leftover {
     /// It is accepted: it says what is so anyway.
     Nothing,

@@ -26,7 +26,7 @@ pub(crate) struct Declared {
     pub(crate) marks: Marks,
 }
 
-/// How values of `T` are read and written.
+/// The way in which values of `T` are read and written.
 pub(crate) trait Kind<T> {
     const EFFECT: Effect = Effect::Built;
 

@@ -60,7 +60,7 @@ fn verified_by_an_authority(f: &mut Fields<'_, '_>, v: &ClusterVariables) {
     }
 }
 
-/// How proxies speak with each other, in the words of the clients' `--ssl-mode`.
+/// The encryption between proxies, in the words of the clients' `--ssl-mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSslMode {
     /// In clear: whoever can listen in reads the passwords.
@@ -80,7 +80,7 @@ impl ClusterSslMode {
     }
 }
 
-/// How a module follows the other proxies.
+/// The settings by which a module follows the other proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterModule {
     /// Its name in `runtime_checksums_values`.

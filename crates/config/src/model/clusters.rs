@@ -44,7 +44,7 @@ impl ClusterHostgroup {
     }
 }
 
-/// Which servers of a cluster read.
+/// The servers of a cluster that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriterIsAlsoReader {
     /// 0: every healthy server but the writer, unless that would leave none.

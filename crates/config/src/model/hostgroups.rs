@@ -42,7 +42,7 @@ pub struct WeirHostgroup {
     pub comment: String,
 }
 
-/// How the statements of a hostgroup are shared between its servers.
+/// The way in which a hostgroup's statements are shared between its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Balancing {
     /// By weight, one after the other.

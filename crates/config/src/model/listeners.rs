@@ -15,7 +15,7 @@ pub(crate) const LISTENERS_MAX: usize = 64;
 /// A path of a Unix socket has at most 107 bytes and a zero (unix(7), "Address format").
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// What clients get at a listener.
+/// The treatment of clients at a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListenerMode {
     /// Read/write split by statement.

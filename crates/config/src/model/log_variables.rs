@@ -23,7 +23,7 @@ const FORMAT_BINARY: i64 = 1;
 const FORMAT_JSON: i64 = 2;
 
 variables! {
-/// What is logged of statements and logins, and into which files. A field has the variable's name.
+/// The settings of the logs of statements and logins. A field has the variable's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogVariables of MYSQL {
     /// The [events log](logs.md): every statement that a rule's `log` or `eventslog_default_log` wants, as a line of JSON.

@@ -232,7 +232,7 @@ pub enum AuthPlugin {
     CachingSha2Password,
 }
 
-/// How Weir asks the kernel to move bytes.
+/// The kernel interface by which Weir moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoDriver {
     /// io_uring where the kernel allows it, else epoll.

@@ -10,7 +10,7 @@ use crate::model::types::{Config, TlsFiles};
 use crate::table::variable::{LOCAL_AND_RESTART, MYSQL, Marks, Variable};
 use crate::value::suggest::{quotable, unknown_word};
 
-/// How connections to a server are encrypted.
+/// The encryption of connections to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerTlsParams {
     /// The authorities (PEM) of which one must have signed the server's certificate. None here and in `ca_dir`: any

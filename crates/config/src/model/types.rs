@@ -151,7 +151,7 @@ pub struct MysqlServer {
     pub comment: String,
 }
 
-/// What the user wants of a server.
+/// The state of a server that the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServerStatus {
     /// Takes work.
@@ -194,7 +194,7 @@ pub struct MysqlUser {
     pub comment: String,
 }
 
-/// How far transactions are kept apart.
+/// The isolation of transactions from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IsolationLevel {
     /// Sees what others have not committed.

@@ -34,7 +34,7 @@ use crate::value::suggest::quotable;
 /// The most rows one table may have.
 pub const TABLE_ROWS_MAX: usize = 200_000;
 
-/// Where the tables are.
+/// The source of the tables.
 #[derive(Clone, Copy)]
 pub(crate) enum Tables<'t> {
     /// A file in TOML.

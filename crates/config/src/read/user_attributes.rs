@@ -14,7 +14,7 @@ const ISOLATION: &str = "default-transaction_isolation";
 const ADDITIONAL_PASSWORD: &str = "additional_password";
 const SPIFFE_ID: &str = "spiffe_id";
 
-/// What the attributes of a user say.
+/// The values of a user's attributes.
 #[derive(Debug, Default)]
 pub(crate) struct UserAttributes {
     /// The isolation level with which the user's sessions begin.

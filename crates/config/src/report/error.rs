@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::report::place::Place;
 
-/// How much is forgiven.
+/// The faults that are forgiven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strictness {
     /// What is unknown or not built is a fault, and so is a reference to what is not there: Weir's own file, which is

@@ -119,7 +119,7 @@ pub(crate) fn describe(table: &str, row: &TableRow) -> String {
     format!("{table} ({})", values.join(", "))
 }
 
-/// Where the rows of a table stand, for checks that look at several rows.
+/// The lines of a table's rows, for checks that look at several rows.
 pub(crate) enum Lines<'t> {
     Read(Vec<Place<'t>>),
     /// The table is as it was.

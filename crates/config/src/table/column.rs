@@ -37,7 +37,7 @@ pub struct Column {
     sql: Sql,
 }
 
-/// How a column is declared.
+/// The declaration of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sql {
     /// 0 or 1.

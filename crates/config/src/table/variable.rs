@@ -5,7 +5,7 @@ pub(crate) const MYSQL: &str = "mysql";
 /// `admin-` variables.
 pub(crate) const ADMIN: &str = "admin";
 
-/// What becomes of a variable's value.
+/// The effect of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// It counts.
@@ -18,7 +18,7 @@ pub enum Effect {
     None,
 }
 
-/// What else is so of a variable.
+/// Further properties of a variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     is_local: bool,

@@ -1,6 +1,6 @@
 //! Splits several statements in one text, as `init_connect` has them.
 
-/// What is wrong with the text.
+/// A fault of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// A quotation that nothing ends.

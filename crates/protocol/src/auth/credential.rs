@@ -5,7 +5,7 @@ use std::fmt;
 use crate::auth::{ed25519, native, sha2};
 use crate::handshake::{CACHING_SHA2_PASSWORD, CLIENT_ED25519, MYSQL_NATIVE_PASSWORD, Scramble};
 
-/// What Weir can log in with at a server: the password, or what was recovered of it.
+/// A credential with which Weir can log in at a server: the password, or what was recovered of it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// The password itself, empty for none; answers every plugin.

@@ -6,7 +6,7 @@ use crate::auth::crypt::Sha2Crypt;
 use crate::auth::{CLEAR_TEXT_LEN_MAX, Credential, constant_time_eq, native, sha2};
 use crate::handshake::Scramble;
 
-/// How a client proved its password.
+/// The method by which a client proved its password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// The response of mysql_native_password.
@@ -18,7 +18,7 @@ pub enum Method {
     ClearText,
 }
 
-/// What Weir knows of a user's password; the forms that ProxySQL's `mysql_users` takes.
+/// A user's password as Weir knows it; the forms that ProxySQL's `mysql_users` takes.
 ///
 /// | stored                | [`Native`](Method::Native) | [`Sha2Fast`](Method::Sha2Fast) | [`ClearText`](Method::ClearText) | credential for servers |
 /// | --------------------- | ------ | --------------- | --------- | ---------------------- |

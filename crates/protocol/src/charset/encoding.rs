@@ -2,7 +2,7 @@
 
 use super::table::COLLATIONS;
 
-/// How text is written in a character set of results.
+/// The encoding of text in a character set of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// utf8mb4; also NULL and binary, with which servers send text of their own as they keep it.

@@ -37,7 +37,7 @@ impl Collation {
     }
 }
 
-/// Which kind of server, where it matters.
+/// The kind of server, where it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
     /// MariaDB.

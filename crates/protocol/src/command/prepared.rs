@@ -18,7 +18,7 @@ pub struct StmtExecute {
     pub iteration_count: u32,
 }
 
-/// Where the parameters of a COM_STMT_EXECUTE are, as ranges of its payload.
+/// The parameters of a COM_STMT_EXECUTE, as ranges of its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StmtParameters {
     /// How many there are: the statement's own, and behind them the query attributes.

@@ -5,7 +5,7 @@ use crate::handshake::SCRAMBLE_LEN;
 use crate::ok::{ErrPacket, OkPacket};
 use crate::wire::{Malformed, Reader, put_nul_terminated};
 
-/// What a server sends after the client's response, until the login is decided.
+/// A packet of the server after the client's response, until the login is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthPacket<'a> {
     /// Logged in.

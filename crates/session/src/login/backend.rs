@@ -46,7 +46,7 @@ enum Stage {
     KeyDue,
 }
 
-/// What comes of a server's packet.
+/// The next step after a server's packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BackendStep {
     /// The server has to say more.
@@ -298,7 +298,7 @@ impl BackendLogin {
     }
 }
 
-/// What a greeting tells.
+/// The contents of a greeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Greeted {
     /// The server's id of the connection.

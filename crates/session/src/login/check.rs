@@ -15,7 +15,7 @@ pub struct Check {
     scramble: Scramble,
 }
 
-/// How the password has come.
+/// The form in which the password has come.
 pub(super) enum Proof {
     /// As it is, possibly with its NUL.
     Clear(Box<[u8]>),
@@ -23,7 +23,7 @@ pub(super) enum Proof {
     Sealed(Box<[u8]>, Arc<RsaKey>),
 }
 
-/// What comes of a [`Check`].
+/// The result of a [`Check`].
 #[derive(Debug)]
 pub enum PasswordResult {
     /// The password is right; this logs in at servers.

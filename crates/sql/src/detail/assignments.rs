@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::scan::{Item, ItemKind, Tokens as _, items};
 use crate::words::Word;
 
-/// Which value of a variable is assigned.
+/// The value of a variable that is assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// `SESSION`, `LOCAL`, `@@session.`, `@@local.`

@@ -8,7 +8,7 @@ use crate::lex::{Token, TokenKind};
 use crate::scan::Tokens as _;
 use crate::words::Word;
 
-/// What a GET DIAGNOSTICS statement asks for.
+/// The request of a GET DIAGNOSTICS statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiagnosticsRequest {
     /// The number of the condition, from 1 on; `None` for what is said of the statement as a whole.
@@ -26,7 +26,7 @@ pub struct DiagnosticsItem {
     pub field: DiagnosticsField,
 }
 
-/// What is known of a statement, or of a condition.
+/// A piece of information about a statement, or about a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiagnosticsField {
     /// How many conditions there are.

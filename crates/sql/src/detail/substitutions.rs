@@ -19,7 +19,7 @@ pub enum SessionFunction {
     FoundRows,
 }
 
-/// What stands where a literal may take its place.
+/// The expression that a literal may replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A call.

@@ -5,7 +5,7 @@ use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
 use crate::words::Word;
 
-/// What KILL ends.
+/// The thing that KILL ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillKind {
     /// The connection, with what it runs.
@@ -14,7 +14,7 @@ pub enum KillKind {
     Query,
 }
 
-/// Whom KILL names.
+/// The connection or user that KILL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KillTarget {
     /// The connection with this id.

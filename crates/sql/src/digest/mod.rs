@@ -12,7 +12,7 @@ mod literals;
 mod spacing;
 mod spooky;
 
-/// How a digest is made: the `mysql-query_digests_*` variables, with their defaults.
+/// The options of digests: the `mysql-query_digests_*` variables, with their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestOptions {
     /// Letters of ASCII become small.
@@ -51,7 +51,7 @@ impl Default for DigestOptions {
 /// A longer buffer, left by a long statement, is given back at the next one.
 const BUFFER_BYTES_KEPT: usize = 64 * 1024;
 
-/// What a statement comes down to.
+/// The digest of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest<'a> {
     /// At most `max_digest_length` bytes; not always UTF-8.

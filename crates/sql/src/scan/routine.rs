@@ -9,7 +9,7 @@ use super::Tokens;
 use crate::lex::{Token, TokenKind};
 use crate::words::Word;
 
-/// How a body ended.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     /// At the end of the statement.

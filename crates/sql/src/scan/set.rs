@@ -9,7 +9,7 @@ use crate::scan::observe::is_session_track;
 use crate::statement::{Effects, Kind};
 use crate::words::Word;
 
-/// What is assigned.
+/// The kind of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemKind {
     /// `@x`

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-/// What stands for many values of a column.
+/// The function that makes one value of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     /// Of what goes up and down: the mean.

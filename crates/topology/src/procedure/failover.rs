@@ -60,7 +60,7 @@ struct Replica<C> {
 /// The replicas that are locked, and what is left to do.
 type Gathered<C> = (Vec<Replica<C>>, Vec<String>);
 
-/// How a move ended that was not made.
+/// The end of a move that was not made.
 enum Stuck {
     /// It can be undone.
     Before(ProcedureError),

@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// No more of a position is shown.
 const POSITION_CHARS_MAX: usize = 300;
 
-/// Where a replica replicates from.
+/// The source of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The source's `server_uuid`, or MariaDB's `server_id`.
@@ -59,7 +59,7 @@ pub struct Source {
     pub error: String,
 }
 
-/// Whom a new replica logs in as at its source.
+/// The account by which a new replica logs in at its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The account.
@@ -220,7 +220,7 @@ pub trait Server {
     fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), String>;
 }
 
-/// What a procedure needs besides servers.
+/// Everything that a procedure needs besides servers.
 pub trait Surroundings {
     /// A connection to one.
     type Server: Server;

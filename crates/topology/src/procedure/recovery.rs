@@ -23,7 +23,7 @@ use crate::Endpoint;
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What there is to recover in a cluster.
+/// The recovery of a cluster's unfinished switchover.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     /// Names the cluster.
@@ -34,7 +34,7 @@ pub struct Recovery {
     pub known: Option<Entry>,
 }
 
-/// What has become of a switchover.
+/// The outcome of a switchover that was recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// The target is the writer.

@@ -3,7 +3,7 @@
 use super::{ProcedureError, Server, Surroundings, lock_name, shown, steps};
 use crate::Endpoint;
 
-/// Whom to have replicate from whom.
+/// A server that comes back, and the writer that it is to replicate from.
 #[derive(Clone, Debug)]
 pub struct Rejoin {
     /// Names the cluster.

@@ -11,7 +11,7 @@ const RELOCK_WAIT: Duration = Duration::from_secs(3);
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 const RELOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What has become of an order to take writes.
+/// The outcome of an order to take writes.
 pub(super) enum Opened {
     Yes,
     /// It is read_only, and stays so: with the cause.

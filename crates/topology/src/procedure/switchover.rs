@@ -61,7 +61,7 @@ struct Other<C> {
     is_moved: bool,
 }
 
-/// How far a switchover has come.
+/// The progress of a switchover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     Nothing,

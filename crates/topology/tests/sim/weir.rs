@@ -1,4 +1,4 @@
-//! One Weir: the real decision, and around it what the owner of the roles does, in virtual time.
+//! One Weir: the real decision, and around it what the topology thread does, in virtual time.
 
 use weir_topology::{
     Choices, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Failback, Intent, Millis, Observation, Place,

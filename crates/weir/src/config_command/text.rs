@@ -9,7 +9,7 @@ use weir_store::{GLOBAL_VARIABLES, Layer, Module, Store, StoreError, TableDef};
 
 use crate::difference::{Difference, Sides, differences};
 
-/// What the text is written in.
+/// The form of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Weir's own.
@@ -68,14 +68,14 @@ struct Section {
     rows: Vec<Given>,
 }
 
-/// What is said of a row.
+/// The values that are given of a row.
 struct Given {
     /// As errors name it: `mysql_servers (100, db1, 3306)`.
     label: String,
     columns: Vec<(String, Cell)>,
 }
 
-/// What need not be said.
+/// The values that need not be given.
 struct Defaults {
     /// By table and column, as SQLite writes it.
     columns: BTreeMap<(String, String), String>,

@@ -13,7 +13,7 @@ use super::{ANSWER_BYTES_MAX, Answer, Request, Subject, socket_path};
 /// A report of full tables takes a Weir well under a second, an order its grace.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// What a Weir says, line by line.
+/// The answers of a Weir, line by line.
 type Answers = io::Take<BufReader<UnixStream>>;
 
 /// The way to a running Weir.

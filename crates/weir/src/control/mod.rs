@@ -114,7 +114,7 @@ pub(crate) enum Answer {
     },
 }
 
-/// What a user wants done, for the thread that owns configuration and roles.
+/// A user's order, for the thread that owns configuration and roles.
 #[derive(Debug)]
 pub(crate) enum Action {
     Drain(Endpoint),

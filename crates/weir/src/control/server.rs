@@ -159,7 +159,7 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// What requests are answered with.
+/// Everything that requests are answered with.
 #[derive(Clone)]
 struct RequestContext {
     statistics: Statistics,

@@ -68,7 +68,7 @@ pub(crate) struct ConfigOffer {
     answer: Sender<Result<Taken, Refusal>>,
 }
 
-/// What comes of a configuration that was taken.
+/// The outcome of a configuration that was taken.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     warnings: Vec<String>,
@@ -213,7 +213,7 @@ impl Server {
     }
 }
 
-/// What a configuration needs, in the form in which it is used.
+/// Everything that a configuration needs, in the form in which it is used.
 struct Ready {
     rsa_key: Option<Arc<RsaKey>>,
     servers_tls: ServersTls,

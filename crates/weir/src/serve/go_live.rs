@@ -137,7 +137,7 @@ pub(super) fn start(
     Ok(Started { server, service, log_writer })
 }
 
-/// What is counted and logged, and what shows it.
+/// The collector and the logs, and the statistics that show them.
 struct Counting {
     log_writer: Writer,
     statistics: Statistics,
@@ -172,7 +172,7 @@ impl Counting {
     }
 }
 
-/// What statistics show of this process besides what is counted.
+/// The state of this process that statistics show besides what is counted.
 #[derive(Debug)]
 struct KnownState {
     in_force: InForce,

@@ -19,7 +19,7 @@ pub(super) struct RunningProxy {
     pub events: Sender<Event>,
 }
 
-/// What an operation wants of the main thread. `done` is dropped when it has been published.
+/// An operation's request to the main thread. `done` is dropped when it has been published.
 pub(super) enum Request {
     /// Statements of a cluster's writer wait, or no longer.
     Hold { hostgroup: u32, because: Option<String>, done: Sender<()> },

@@ -16,7 +16,7 @@ use crate::takeover::{
 /// Why nothing is changed at the moment.
 pub(super) const UNDER_WAY: &str = "a new process is about to take over from this one";
 
-/// How far a takeover of this process has come.
+/// The progress of a takeover of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TakeoverState {
     #[default]

@@ -53,7 +53,7 @@ pub(crate) struct Socket {
     pub socket: OwnedFd,
 }
 
-/// What a new process finds in the old one.
+/// The state of the old process at the time of a takeover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PredecessorState {
     pub version: String,
@@ -61,7 +61,7 @@ pub(crate) struct PredecessorState {
     pub writers: Vec<(u32, Vec<String>)>,
 }
 
-/// What the new process says after its request.
+/// A message of the new process after its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Ask {
@@ -69,7 +69,7 @@ enum Ask {
     Ready {},
 }
 
-/// What the old one says.
+/// A message of the old process.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Say {

@@ -21,7 +21,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// A line is taken within this time.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a conversation wants of the main thread.
+/// A conversation's request to the main thread.
 #[derive(Debug)]
 pub(crate) enum TakeoverRequest {
     /// Change nothing from now on.
@@ -34,7 +34,7 @@ pub(crate) enum TakeoverRequest {
     GoOn,
 }
 
-/// Where an answer goes.
+/// The way of an answer to the conversation.
 #[derive(Debug)]
 pub(crate) struct ReplySender<T>(SyncSender<Result<T, String>>);
 
