@@ -15,7 +15,7 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::switchover::{run, text, wait_writer, writer};
 
-mod doors;
+mod admin_and_http;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -27,8 +27,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("takeover::one_that_is_killed_before_it_is_ready_changes_nothing", killed_new),
         Case::parallel("takeover::one_whose_predecessor_is_killed_goes_on_alone", killed_old),
         Case::parallel("takeover::the_writer_stays_where_it_is", writer_stays),
-        Case::parallel("takeover::admins_and_scrapers_are_not_refused", doors::nobody_is_refused),
-        Case::parallel("takeover::nothing_is_saved_meanwhile", doors::nothing_is_saved),
+        Case::parallel("takeover::admins_and_scrapers_are_not_refused", admin_and_http::nobody_is_refused),
+        Case::parallel("takeover::nothing_is_saved_meanwhile", admin_and_http::nothing_is_saved),
         Case::parallel("takeover::a_signal_starts_the_new_version", by_signal),
     ]
 }

@@ -1,5 +1,5 @@
-//! Ends Weir when a thread ends that it can't do without. Without a worker its sessions hang, without the owner of the
-//! roles nobody follows them, and from outside all looks well. So Weir ends with any of them, and its status tells a
+//! Ends Weir when a thread ends that it can't do without. Without a worker its sessions hang, without the
+//! topology thread nobody follows roles, and from outside all looks well. So Weir ends with any of them, and its status tells a
 //! service manager to start it again.
 
 use std::thread;
