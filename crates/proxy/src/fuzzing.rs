@@ -20,8 +20,8 @@ use weir_protocol::status::StatusFlags;
 use weir_routing::Rules;
 use weir_topology::{Endpoint, ServerShared};
 
-use crate::listener::Peer;
 use crate::outbox::{Order, SocketId};
+use crate::peer::Peer;
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
 use crate::worker::Worker;

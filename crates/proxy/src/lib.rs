@@ -14,6 +14,7 @@ pub mod fuzzing;
 pub mod io;
 pub mod listener;
 pub mod outbox;
+pub mod peer;
 mod plan;
 mod pool;
 mod server;

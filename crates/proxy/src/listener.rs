@@ -1,11 +1,11 @@
 //! Listening sockets and who comes in by them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -13,50 +13,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use weir_config::{ListenAddress, Listener};
 
 use crate::io::Stream;
+use crate::peer::Peer;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// Whoever may enter the directory may connect, as at a server: it is the login that keeps people out.
 const SOCKET_MODE: u32 = 0o777;
-
-/// Where a client comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// Over TCP.
-    Tcp(SocketAddr),
-    /// Through a Unix socket of this machine.
-    Unix,
-}
-
-impl Peer {
-    /// The address; none through a Unix socket, where a server says "localhost".
-    pub fn ip(&self) -> Option<IpAddr> {
-        match self {
-            Self::Tcp(addr) => Some(addr.ip()),
-            Self::Unix => None,
-        }
-    }
-
-    /// Nobody else can listen in.
-    pub fn is_local(&self) -> bool {
-        matches!(self, Self::Unix)
-    }
-}
-
-impl From<SocketAddr> for Peer {
-    fn from(addr: SocketAddr) -> Self {
-        Self::Tcp(addr)
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(addr) => addr.fmt(f),
-            Self::Unix => f.write_str("localhost"),
-        }
-    }
-}
 
 /// A client that has been accepted, on its way to the worker that serves it.
 #[derive(Debug)]

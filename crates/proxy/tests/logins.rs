@@ -14,7 +14,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::frame;
 use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER};
-use weir_proxy::listener::Peer;
+use weir_proxy::peer::Peer;
 use weir_proxy::snapshot::Account;
 
 fn stored_as(stored: StoredPassword) -> Vec<Arc<Account>> {

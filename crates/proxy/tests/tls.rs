@@ -10,8 +10,8 @@ use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_protocol::frame;
 use weir_protocol::handshake::SslRequest;
-use weir_proxy::listener::Peer;
 use weir_proxy::outbox::Order;
+use weir_proxy::peer::Peer;
 use weir_proxy::shared::Message;
 
 const HELLO: &[u8] = b"\x16\x03\x01\x00\x05hello";

@@ -1,4 +1,4 @@
-//! I/O drivers: they move bytes between sockets and a [`crate::worker::Core`] and carry out its orders.
+//! I/O drivers: they move bytes between sockets and a [`crate::worker::Worker`] and carry out its orders.
 
 pub mod epoll;
 mod lobby;

@@ -1,4 +1,4 @@
-//! Connections to servers: set-up, state, and replies.
+//! A connection to a server: the state it is in, what it owes, and what Weir itself sends there. Knows no session but by its key.
 
 pub(crate) mod connection;
 pub(crate) mod defaults;

@@ -20,8 +20,8 @@ use weir_sql::Dialect;
 
 use crate::client::local_infile::Infile;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
-use crate::listener::Peer;
 use crate::outbox::SocketId;
+use crate::peer::Peer;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Retained;
 use crate::session::bonds::Detour;

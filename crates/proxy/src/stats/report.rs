@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Caller, CommandRow, DigestTable, Histogram, RuleTimes, Statistics, Totals};
-use crate::listener::Peer;
+use crate::peer::Peer;
 use crate::worker::Nanos;
 
 /// What is asked for.

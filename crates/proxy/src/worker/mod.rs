@@ -26,8 +26,8 @@ use weir_config::Listener;
 
 use crate::context::Context;
 pub use crate::context::keys::Nanos;
-use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
+use crate::peer::Peer;
 use crate::pool::pools::Pools;
 use crate::shared::{Message, Shared};
 use crate::snapshot::Snapshot;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
-use weir_proxy::listener::Peer;
+use weir_proxy::peer::Peer;
 use weir_proxy::stats::{SessionRow, StatementRow, WorkerReport};
 use weir_store::Value;
 
