@@ -1,4 +1,4 @@
-//! What the supply of connections means for sessions. [`Pools`] knows who waits and for what, but no session: it leaves
+//! What the supply of connections means for sessions. [`crate::pool::pools::Pools`] knows who waits and for what, but no session: it leaves
 //! word here, and the worker, who has them, carries it out.
 //!
 //! - [`News`] are about diagnostics that only a connection knew. A session hears them before it does anything further.

@@ -223,8 +223,7 @@ pub(crate) struct Times {
 const GTID_BYTES_MAX: usize = 64;
 
 impl Session {
-    /// Whether its statement may mean LAST_INSERT_ID(): see [`Execution::depends_on_insert_id`]. With `sql_auto_is_null` every
-    /// statement may.
+    /// Whether its statement may mean LAST_INSERT_ID(), as its plan says. With `sql_auto_is_null` every statement may.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
         let is_null_meant = self.pins.pins().contains(Pins::AUTO_IS_NULL)
             && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);

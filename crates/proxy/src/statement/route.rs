@@ -28,7 +28,7 @@ const NS_PER_MS: Nanos = 1_000_000;
 /// Whether a statement goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Routed {
-    /// Its [`Execution::decision`](crate::session::Work::decision) is made; its text may have been replaced.
+    /// Its decision is made; its text may have been replaced.
     GoesOn,
     /// It has been answered, or its session is over.
     Ended,

@@ -28,7 +28,7 @@ pub(crate) struct PendingError {
 }
 
 impl Work<'_> {
-    /// A session's lease is gone; `breaks_off` as [`ServerConnection::breaks_off`] said before.
+    /// A session's lease is gone; `breaks_off` as [`Replies::breaks_off`] said before.
     pub(crate) fn lease_lost(&mut self, lost: Lost, endpoint: &str, breaks_off: Option<u8>) {
         self.session.lose_lease();
         self.session.take_withheld_back(self.ctx);
@@ -104,7 +104,7 @@ impl Work<'_> {
     }
 
     /// Closes a session that has a part of its answer: no second one may follow it, but an error may stand in place of
-    /// the rest, at [`ServerConnection::breaks_off`].
+    /// the rest, at [`Replies::breaks_off`].
     pub(crate) fn break_off(&mut self, at: Option<u8>, error: ServerError, message: &str) {
         let session = &*self.session;
         let is_told = at.is_some();
