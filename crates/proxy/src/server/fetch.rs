@@ -1,6 +1,6 @@
 //! What a connection is asked of the diagnostics of a session that has left it.
 
-use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
@@ -29,14 +29,7 @@ impl Fetch {
 
 /// The two numbers of the last row among these packets.
 pub(crate) fn last_numbers(bytes: &[u8]) -> Option<(u64, u64)> {
-    let mut rest = bytes;
-    let mut row = None;
-    while let Some(header) = Header::parse(rest) {
-        let end = HEADER_LEN + header.len;
-        row = rest.get(HEADER_LEN..end);
-        rest = rest.get(end..)?;
-    }
-    let mut reader = Reader::new(row?);
+    let mut reader = Reader::new(last_packet(bytes)?);
     let mut number = || std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok();
     Some((number()?, number()?))
 }
@@ -45,9 +38,9 @@ pub(crate) fn last_numbers(bytes: &[u8]) -> Option<(u64, u64)> {
 pub(crate) fn last_packet(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     let mut row = None;
-    while let Some(header) = frame::Header::parse(rest) {
-        let end = frame::HEADER_LEN + header.len;
-        row = rest.get(frame::HEADER_LEN..end);
+    while let Some(header) = Header::parse(rest) {
+        let end = HEADER_LEN + header.len;
+        row = rest.get(HEADER_LEN..end);
         rest = rest.get(end..)?;
     }
     row

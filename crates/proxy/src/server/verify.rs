@@ -1,7 +1,6 @@
 //! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
 //! reports what happens there.
 
-use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;
 use weir_protocol::wire::Reader;
@@ -11,6 +10,7 @@ use weir_sql::{Kind, Scope};
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::{Expected, ServerConnection, Traces};
+use crate::server::fetch::last_packet;
 use crate::session::Session;
 
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
@@ -58,16 +58,10 @@ pub(crate) fn must_report(ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
 
 /// The last row among these packets.
 pub(crate) fn last_row(bytes: &[u8]) -> Option<Verified> {
-    let mut rest = bytes;
-    let mut row = None;
-    while let Some(header) = Header::parse(rest) {
-        let end = HEADER_LEN + header.len;
-        row = rest.get(HEADER_LEN..end);
-        rest = rest.get(end..)?;
-    }
-    let mut reader = Reader::new(row?);
+    let row = last_packet(bytes)?;
+    let mut reader = Reader::new(row);
     const NULL: u8 = 0xFB;
-    let schema = match row?.first() {
+    let schema = match row.first() {
         Some(&NULL) => {
             reader.u8().ok()?;
             Vec::new()
