@@ -98,7 +98,7 @@ impl Pools {
         if session.execution.plan.statement().uses.intersects(Uses::DIAGNOSTICS) {
             return;
         }
-        self.drop_outdated(session, Retained::WARNINGS);
+        self.connections.drop_outdated(session, Retained::WARNINGS);
         let (mut packets, mut sequence) = (Vec::new(), 0);
         // As a reply without definitions.
         frame::write_packet(&mut packets, &mut sequence, &[0]);
@@ -109,7 +109,7 @@ impl Pools {
     }
 
     fn reply_count(&mut self, ctx: &mut Context, session: &mut Session, name: &str, count: &str) {
-        self.drop_outdated(session, Retained::FOUND_ROWS);
+        self.connections.drop_outdated(session, Retained::FOUND_ROWS);
         let is_mariadb = self.speaks_mariadb(ctx, session);
         let results = session.tracked.result_text(is_mariadb).encoding;
         let name = results.map_or_else(|| name.into(), |results| results.encode_all(name));

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::pool::pools::Pools;
+use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
@@ -38,7 +38,7 @@ impl Session {
     }
 }
 
-impl Pools {
+impl Connections {
     /// Stops reading from the server of a client that does not take its result.
     pub(crate) fn hold_back(&self, ctx: &mut Context, session: &mut Session) {
         let Some(lease) = session.lease else { return };
@@ -50,7 +50,7 @@ impl Pools {
             session.send_buffered_result(ctx);
         }
         if ctx.out.backlog_bytes(socket) - ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
-            ctx.out.pause(self.connections[lease].socket, true);
+            ctx.out.pause(self[lease].socket, true);
             ctx.out.notify_drained(socket);
         }
     }

@@ -42,7 +42,9 @@ impl Work<'_> {
             self.fail_session(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
             return false;
         }
-        if self.session.must_read_first(self.ctx) || self.pools.must_send_first(self.ctx, self.session) {
+        if self.session.must_read_first(self.ctx)
+            || self.pools.connections.must_send_first(self.ctx, self.session)
+        {
             return false; // a client that only sends must not have Weir keep the replies to all of it
         }
         let session = &*self.session;
@@ -207,7 +209,7 @@ impl Work<'_> {
             self.pools.connections[lease].holder = None;
             self.pools.recycle(self.ctx, lease, self.session.pins.pins());
         }
-        self.pools.forget_retained(self.session);
+        self.pools.connections.forget_retained(self.session);
         let plugin = crate::client::login::default_plugin(&self.ctx.snapshot.variables);
         let session = &mut *self.session;
         let mut login = Box::new(weir_session::login::ClientLogin::new(

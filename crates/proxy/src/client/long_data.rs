@@ -16,6 +16,7 @@ use crate::context::keys::ConnectionKey;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
+use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::execution::Upload;
 use crate::session::phase::Phase;
@@ -146,19 +147,6 @@ impl Session {
 }
 
 impl Pools {
-    /// Whether so much of a session's long data waits for its server that the next command has to wait, too.
-    pub(crate) fn must_send_first(&self, ctx: &mut Context, session: &Session) -> bool {
-        let Some(lease) = session.lease.filter(|_| session.pins.pins().contains(Pins::LONG_DATA)) else {
-            return false;
-        };
-        let connection = self.connections[lease].socket;
-        let is_behind = ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES;
-        if is_behind {
-            ctx.out.notify_drained(connection);
-        }
-        is_behind
-    }
-
     /// An execution is over without having reached a server: its long data goes with it, as on a server.
     pub(crate) fn drop_long_data(&self, ctx: &mut Context, session: &mut Session, id: u32) {
         let Some(statement) = session.prepared.all.get_mut(&id) else { return };
@@ -176,5 +164,20 @@ impl Pools {
             self.connections[lease].close_on(ctx, own.id);
         }
         session.update_statement_pins();
+    }
+}
+
+impl Connections {
+    /// Whether so much of a session's long data waits for its server that the next command has to wait, too.
+    pub(crate) fn must_send_first(&self, ctx: &mut Context, session: &Session) -> bool {
+        let Some(lease) = session.lease.filter(|_| session.pins.pins().contains(Pins::LONG_DATA)) else {
+            return false;
+        };
+        let connection = self[lease].socket;
+        let is_behind = ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES;
+        if is_behind {
+            ctx.out.notify_drained(connection);
+        }
+        is_behind
     }
 }

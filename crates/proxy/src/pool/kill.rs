@@ -34,14 +34,14 @@ impl Pools {
     /// A KILL could not be sent, or was not answered: then it may still strike at any time, and its victim must
     /// not come to anybody else.
     pub(crate) fn kill_failed(&mut self, ctx: &mut Context, kill: Kill, was_sent: bool) {
-        if was_sent && self.connection_is(kill.victim, kill.victim_socket) {
+        if was_sent && self.connections.is(kill.victim, kill.victim_socket) {
             self.connections[kill.victim].discard_reason.get_or_insert(DiscardReason::KillAstray);
         }
         self.kill_over(ctx, kill);
     }
 
     fn kill_over(&mut self, ctx: &mut Context, kill: Kill) {
-        if !self.connection_is(kill.victim, kill.victim_socket) {
+        if !self.connections.is(kill.victim, kill.victim_socket) {
             return;
         }
         let victim = &mut self.connections[kill.victim];

@@ -100,7 +100,7 @@ impl Pools {
             Expected::LeaveRole => {}
             Expected::Verify => self.verified(ctx, key),
             Expected::Tracks => {
-                self.proves_tracking(key);
+                self.connections.proves_tracking(key);
                 self.go_on(ctx, key);
             }
             _ => self.go_on(ctx, key),

@@ -4,24 +4,22 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use slab::Slab;
 use weir_session::state::State;
 use weir_sql::Server as Reading;
 
 use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::context::random::Dice;
-use crate::outbox::SocketId;
 use crate::pool::balance::{GroupMember, Latency};
 use crate::pool::identity::Identities;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
-use crate::server::connection::ServerConnection;
+use crate::server::connections::Connections;
 use crate::snapshot::{Balancing, Holding, Server, Throttle};
 
 /// A worker's connections to servers, and who waits for them.
 pub(crate) struct Pools {
-    pub connections: Slab<ServerConnection>,
+    pub connections: Connections,
     pub servers: Vec<Pool>,
     pub groups: HashMap<u32, Group>,
     pub identities: Identities,
@@ -40,7 +38,7 @@ impl Pools {
     /// Those of the worker with this number.
     pub(crate) fn new(worker: usize) -> Self {
         Self {
-            connections: Slab::new(),
+            connections: Connections::default(),
             servers: Vec::new(),
             groups: HashMap::new(),
             identities: Identities::default(),
@@ -51,11 +49,6 @@ impl Pools {
             wait_limits: WaitLimits::default(),
             buffers_results: false,
         }
-    }
-
-    /// Whether a key still means the connection with this socket.
-    pub(crate) fn connection_is(&self, key: ConnectionKey, socket: SocketId) -> bool {
-        self.connections.get(key).is_some_and(|connection| connection.socket == socket)
     }
 }
 

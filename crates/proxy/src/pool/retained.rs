@@ -5,15 +5,32 @@ use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
 use crate::server::connection::{Asked, Expected, Fetch, Retained, RetainedFor};
+use crate::server::connections::Connections;
 
 impl Pools {
     /// An idle connection is taken for something else: what it knows of a session is asked for first.
     pub(crate) fn tell_of_retained(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        if let Some(asked) = self.ask_for_retained(ctx, key, None) {
+        if let Some(asked) = self.connections.ask_for_retained(ctx, key, None) {
             self.news.push_back(News::Asked(asked));
         }
     }
 
+    /// A connection goes: what it knew is lost.
+    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        for expected in std::mem::take(&mut connection.replies.expected) {
+            self.servers[connection.server].running -= u32::from(expected.is_statement());
+            if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
+                self.news.push_back(News::AnswerLost { session, socket, what });
+            }
+        }
+        if let Some(RetainedFor { session, socket, what }) = connection.traces.retained_for.take() {
+            self.news.push_back(News::Lost { session, socket, what });
+        }
+    }
+}
+
+impl Connections {
     /// Asks a connection for what it knows of a session, and forgets that it does; none if there is nothing. `id` is
     /// LAST_INSERT_ID() of the session that gets the connection, if its statement needs that.
     pub(crate) fn ask_for_retained(
@@ -22,7 +39,7 @@ impl Pools {
         key: ConnectionKey,
         id: Option<u64>,
     ) -> Option<Asked> {
-        let connection = &mut self.connections[key];
+        let connection = &mut self[key];
         let RetainedFor { session, socket, what } = connection.traces.retained_for.take()?;
         let mut asked = Asked { session, socket, what, answers: 0, gives_id: false };
         let mut fetch = |what: Retained, text: &[u8], gives_id: bool| {
@@ -61,19 +78,5 @@ impl Pools {
             }
         }
         Some(asked)
-    }
-
-    /// A connection goes: what it knew is lost.
-    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
-        let connection = &mut self.connections[key];
-        for expected in std::mem::take(&mut connection.replies.expected) {
-            self.servers[connection.server].running -= u32::from(expected.is_statement());
-            if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
-                self.news.push_back(News::AnswerLost { session, socket, what });
-            }
-        }
-        if let Some(RetainedFor { session, socket, what }) = connection.traces.retained_for.take() {
-            self.news.push_back(News::Lost { session, socket, what });
-        }
     }
 }

@@ -4,20 +4,23 @@ use crate::context::Context;
 use crate::context::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::DiscardReason;
+use crate::server::connections::Connections;
 use crate::server::verify::{Verified, last_row};
 
 impl Pools {
     /// The answer is in, on a connection that nobody has.
     pub(crate) fn verified(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        if !self.take_verified(ctx, key).is_some_and(|verified| verified.has_role_of_login) {
+        if !self.connections.take_verified(ctx, key).is_some_and(|verified| verified.has_role_of_login) {
             self.connections[key].discard_reason = Some(DiscardReason::RoleLeft);
         }
         self.go_on(ctx, key);
     }
+}
 
+impl Connections {
     /// Reads the answer; none if it can't be read.
     pub(crate) fn take_verified(&mut self, ctx: &mut Context, key: ConnectionKey) -> Option<Verified> {
-        let connection = &mut self.connections[key];
+        let connection = &mut self[key];
         let bytes = std::mem::take(&mut connection.settling.bytes);
         let verified = last_row(&bytes)?;
         connection.state = ctx.interner.intern(connection.state.with_schema(&verified.schema));
@@ -26,7 +29,7 @@ impl Pools {
 
     /// Whether a connection's answer says that it tracks. If not, it is not to be used again.
     pub(crate) fn proves_tracking(&mut self, key: ConnectionKey) -> bool {
-        let connection = &mut self.connections[key];
+        let connection = &mut self[key];
         let bytes = std::mem::take(&mut connection.settling.bytes);
         if bytes.ends_with(b"\x011") {
             connection.traces.unproven = None;

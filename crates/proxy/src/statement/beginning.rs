@@ -17,7 +17,7 @@ impl Pools {
     /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays. The character sets are those
     /// of the handshake (MariaDB 10.11) or the server's (MySQL 9.7).
     pub(crate) fn finish_reset(&mut self, ctx: &mut Context, session: &mut Session) {
-        self.forget_retained(session);
+        self.connections.forget_retained(session);
         let role = session.pins.pins() & Pins::OUTLIVE_RESET;
         let collation = session.client.login_collation;
         let schema = session.tracked.state.schema();

@@ -87,14 +87,14 @@ impl Pools {
     pub(crate) fn note_error(&mut self, ctx: &Context, session: &mut Session) {
         session.diagnostics.row_count = -1;
         let (statement, is_several) = (session.execution.plan.statement(), session.runs_several());
-        self.retain_warnings(session);
+        self.connections.retain_warnings(session);
         if is_several || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
             // A row before the one that failed has set it.
-            self.retain_insert_id(session);
+            self.connections.retain_insert_id(session);
         }
         if let Some(lease) = session.lease {
             let counted = self.counted_before_error(ctx, session);
-            self.note_found_rows(session, lease, counted);
+            self.connections.note_found_rows(session, lease, counted);
         }
         if session.input.upload.is_some() && session.execution.plan.kind() == CommandKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);

@@ -55,7 +55,7 @@ impl Work<'_> {
     /// The client is gone, or has to go: its lease is rolled back, its statement killed.
     pub(crate) fn abandon(&mut self) {
         self.pools.leave_queues(self.session);
-        self.pools.forget_retained(self.session);
+        self.pools.connections.forget_retained(self.session);
         self.abandon_lease();
         if self.session.recall_lease(self.ctx) {
             self.abandon_lease();

@@ -231,7 +231,7 @@ impl Work<'_> {
     /// The answer is in, on the session's connection: behind its own COM_RESET_CONNECTION the role stays, as it does at a
     /// server.
     pub(crate) fn verified(&mut self, key: ConnectionKey) {
-        let verified = self.pools.take_verified(self.ctx, key);
+        let verified = self.pools.connections.take_verified(self.ctx, key);
         if let Some(verified) = &verified {
             let state = self.session.tracked.state.with_schema(&verified.schema);
             let state = self.ctx.interner.intern(state);
@@ -247,7 +247,7 @@ impl Work<'_> {
 
     /// The answer is in. What does not track may have hidden anything: the connection goes.
     pub(crate) fn tracks_answered(&mut self, key: ConnectionKey) {
-        if !self.pools.proves_tracking(key) {
+        if !self.pools.connections.proves_tracking(key) {
             self.pools.connections[key].holder = None;
             self.session.lose_lease();
             self.session.phase = Phase::waiting(self.ctx.now);

@@ -48,10 +48,10 @@ impl Work<'_> {
         if self.saves_first(key) {
             return;
         }
-        self.pools.lose_warnings_behind_code(self.session, key);
+        self.pools.connections.lose_warnings_behind_code(self.session, key);
         if self.pools.connections[key].asks_if_it_tracks(self.ctx, self.session)
             || self.pools.connections[key].put_announced(self.ctx, self.session)
-            || self.pools.end_conditions(self.ctx, self.session, key)
+            || self.pools.connections.end_conditions(self.ctx, self.session, key)
         {
             return;
         }

@@ -50,7 +50,7 @@ impl Work<'_> {
                 self.ctx.out.send(socket, bytes);
                 self.session.limit_withheld(self.ctx);
                 self.session.limit_open_eof(self.ctx);
-                self.pools.hold_back(self.ctx, self.session);
+                self.pools.connections.hold_back(self.ctx, self.session);
             }
             Step::ColumnsEnd => self.pools.connections[key].columns_end(self.ctx, self.session),
             Step::Control(control, _) => self.relay_control(key, control, bytes)?,

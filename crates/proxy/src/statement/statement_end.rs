@@ -111,7 +111,7 @@ impl Work<'_> {
                 }
                 if warnings > 0 {
                     self.pools.connections[key].known.has_conditions = true;
-                    self.pools.retain_warnings(self.session);
+                    self.pools.connections.retain_warnings(self.session);
                 }
             }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
@@ -119,7 +119,7 @@ impl Work<'_> {
                 self.note_counts(key, count, warnings);
                 self.pools.note_retained(self.ctx, self.session, insert_id, warnings, has_rows);
                 let counted = self.pools.counted(self.ctx, self.session, has_rows.then_some(rows));
-                self.pools.note_found_rows(self.session, key, counted);
+                self.pools.connections.note_found_rows(self.session, key, counted);
                 self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
                 self.pools.connections[key].traces.check_tracking(self.session);
                 self.pools.note_renewal(self.session);

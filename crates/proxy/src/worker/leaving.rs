@@ -25,7 +25,7 @@ impl Sessions {
     /// connection too (listeners with mode primary), and move on when there is another writer.
     pub(crate) fn writing(&self, pools: &Pools) -> Vec<WritingRow> {
         let mut counts: BTreeMap<(usize, String), u64> = BTreeMap::new();
-        for (key, connection) in &pools.connections {
+        for (key, connection) in pools.connections.iter() {
             if let Some(because) = self.writes_because(pools, key) {
                 *counts.entry((connection.server, because)).or_default() += 1;
             }

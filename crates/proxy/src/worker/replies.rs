@@ -27,11 +27,11 @@ impl Worker {
         self.pools.servers[server].counts.of(hostgroup).bytes_received += bytes.len() as u64;
         self.ctx.statistics.totals.server_bytes_received += bytes.len() as u64;
         let rest = self.complete_front(key, bytes);
-        if rest.is_empty() || !self.pools.connection_is(key, socket) {
+        if rest.is_empty() || !self.pools.connections.is(key, socket) {
             return;
         }
         let used = self.read_server(key, rest);
-        if used < rest.len() && self.pools.connection_is(key, socket) {
+        if used < rest.len() && self.pools.connections.is(key, socket) {
             self.pools.connections[key].replies.inbox.extend_from_slice(&rest[used..]);
         }
     }
@@ -53,7 +53,7 @@ impl Worker {
             inbox.extend_from_slice(part);
             rest = behind;
             let used = self.read_server(key, &mut inbox);
-            if !self.pools.connection_is(key, socket) {
+            if !self.pools.connections.is(key, socket) {
                 return &mut [];
             }
             inbox.drain(..used);
@@ -68,7 +68,7 @@ impl Worker {
     fn read_server(&mut self, key: ConnectionKey, bytes: &mut [u8]) -> usize {
         let socket = self.pools.connections[key].socket;
         let mut at = 0;
-        while self.pools.connection_is(key, socket) {
+        while self.pools.connections.is(key, socket) {
             let rest = &mut bytes[at..];
             let leaves_role =
                 matches!(self.pools.connections[key].replies.expected.front(), Some(Expected::LeaveRole));

@@ -100,7 +100,7 @@ impl Worker {
             totals.client_statements_now += session.prepared.all.len() as u64;
             totals.client_buffer_bytes_now += session.input.inbox.capacity() as u64;
         }
-        for (_, connection) in &self.pools.connections {
+        for (_, connection) in self.pools.connections.iter() {
             totals.server_statements_now += connection.statements.len() as u64;
             totals.server_buffer_bytes_now += connection.replies.inbox.capacity() as u64;
         }
@@ -249,7 +249,7 @@ impl Pools {
     fn server_rows(&self) -> Vec<ServerRow> {
         // By server and hostgroup: connections, and how many of them nobody has.
         let mut connections: HashMap<(usize, u32), (u64, u64)> = HashMap::new();
-        for (_, connection) in &self.connections {
+        for (_, connection) in self.connections.iter() {
             if connection.has_credit && connection.stage != Stage::Dialing {
                 connections.entry((connection.server, connection.hostgroup)).or_default().0 += 1;
             }

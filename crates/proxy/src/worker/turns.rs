@@ -2,8 +2,7 @@
 
 use crate::context::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;
-use crate::pool::turns::News;
-use crate::pool::turns::Turn;
+use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::Waiter;
 use crate::session::phase::Phase;
 use crate::statement::recovery::connection_lost::LEASE_LOST;
@@ -38,7 +37,7 @@ impl Worker {
     pub(crate) fn take_turn(&mut self, turn: Turn) {
         match turn {
             Turn::Lend { waiter, connection, socket } => {
-                let is_there = self.pools.connection_is(connection, socket);
+                let is_there = self.pools.connections.is(connection, socket);
                 match (is_there, self.sessions.is_waiting(waiter.session, waiter.socket)) {
                     (true, true) => self.work(waiter.session).lend(connection),
                     (true, false) => self.pools.offer(&mut self.ctx, connection),
@@ -65,12 +64,12 @@ impl Worker {
                 }
             }
             Turn::GoOn { connection, socket } => {
-                if self.pools.connection_is(connection, socket) {
+                if self.pools.connections.is(connection, socket) {
                     self.go_on(connection);
                 }
             }
             Turn::Lost { connection, socket } => {
-                if self.pools.connection_is(connection, socket) {
+                if self.pools.connections.is(connection, socket) {
                     self.server_gone(connection);
                 }
             }

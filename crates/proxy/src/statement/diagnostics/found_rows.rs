@@ -14,6 +14,7 @@ use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, Retained};
+use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::statement::effects::REFUSED;
@@ -237,46 +238,6 @@ impl Pools {
         }
     }
 
-    /// Takes note of what a statement on this lease has made of the number.
-    pub(crate) fn note_found_rows(&mut self, session: &mut Session, key: ConnectionKey, counted: Counted) {
-        match counted {
-            Counted::Not => return,
-            Counted::Rows(rows) => {
-                self.drop_outdated(session, Retained::FOUND_ROWS);
-                session.diagnostics.found_rows = Some(rows);
-                self.connections[key].known.found_rows = Some(rows);
-                return;
-            }
-            Counted::Hidden => self.retain_anew(session, Retained::FOUND_ROWS),
-            Counted::Unsure | Counted::Incidental if !self.has_own_found_rows(session, key) => {
-                self.drop_outdated(session, Retained::FOUND_ROWS);
-                session.diagnostics.found_rows = None;
-            }
-            Counted::Unsure => self.retain_anew(session, Retained::FOUND_ROWS),
-            Counted::Incidental => self.retain_anew(session, Retained::FOUND_ROWS | Retained::UNASKED),
-        }
-        self.connections[key].known.found_rows = None;
-    }
-
-    /// Whether FOUND_ROWS() on this lease is the session's.
-    pub(crate) fn has_own_found_rows(&self, session: &Session, key: ConnectionKey) -> bool {
-        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
-            // Unless another connection knows it.
-            let is_elsewhere =
-                session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
-                    |retained_on| {
-                        self.connections[retained_on]
-                            .traces
-                            .retained_for
-                            .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
-                    },
-                );
-            return !is_elsewhere;
-        }
-        session.diagnostics.found_rows.is_some()
-            && session.diagnostics.found_rows == self.connections[key].known.found_rows
-    }
-
     /// Whether the session's statement must find the session's number on its connection.
     pub(crate) fn needs_found_rows(&self, ctx: &Context, session: &Session) -> bool {
         let execution = &session.execution;
@@ -305,7 +266,7 @@ impl Pools {
         let Some(rows) = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX) else {
             return false;
         };
-        if self.has_own_found_rows(session, key) || !self.needs_found_rows(ctx, session) {
+        if self.connections.has_own_found_rows(session, key) || !self.needs_found_rows(ctx, session) {
             return false;
         }
         let knows_warnings = session.diagnostics.retained.contains(Retained::WARNINGS);
@@ -318,6 +279,48 @@ impl Pools {
         self.connections[key].known.found_rows = Some(rows);
         self.connections[key].expect(ctx, Expected::FoundRows);
         waits
+    }
+}
+
+impl Connections {
+    /// Takes note of what a statement on this lease has made of the number.
+    pub(crate) fn note_found_rows(&mut self, session: &mut Session, key: ConnectionKey, counted: Counted) {
+        match counted {
+            Counted::Not => return,
+            Counted::Rows(rows) => {
+                self.drop_outdated(session, Retained::FOUND_ROWS);
+                session.diagnostics.found_rows = Some(rows);
+                self[key].known.found_rows = Some(rows);
+                return;
+            }
+            Counted::Hidden => self.retain_anew(session, Retained::FOUND_ROWS),
+            Counted::Unsure | Counted::Incidental if !self.has_own_found_rows(session, key) => {
+                self.drop_outdated(session, Retained::FOUND_ROWS);
+                session.diagnostics.found_rows = None;
+            }
+            Counted::Unsure => self.retain_anew(session, Retained::FOUND_ROWS),
+            Counted::Incidental => self.retain_anew(session, Retained::FOUND_ROWS | Retained::UNASKED),
+        }
+        self[key].known.found_rows = None;
+    }
+
+    /// Whether FOUND_ROWS() on this lease is the session's.
+    pub(crate) fn has_own_found_rows(&self, session: &Session, key: ConnectionKey) -> bool {
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
+            // Unless another connection knows it.
+            let is_elsewhere =
+                session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
+                    |retained_on| {
+                        self[retained_on]
+                            .traces
+                            .retained_for
+                            .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
+                    },
+                );
+            return !is_elsewhere;
+        }
+        session.diagnostics.found_rows.is_some()
+            && session.diagnostics.found_rows == self[key].known.found_rows
     }
 }
 

@@ -7,8 +7,8 @@ use weir_sql::Uses;
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;
-use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, Known, Retained, ServerConnection};
+use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::statement::diagnostics::found_rows::query_of;
 
@@ -74,7 +74,7 @@ impl ServerConnection {
     }
 }
 
-impl Pools {
+impl Connections {
     /// Ends the conditions that the connection has from others, or from Weir, in front of a statement that may show
     /// them. True if the reply has to be waited for.
     pub(crate) fn end_conditions(
@@ -87,15 +87,15 @@ impl Pools {
             return false;
         }
         session.execution.has_ended_conditions = true;
-        self.connections[key].send_query(ctx, END_CONDITIONS);
-        self.connections[key].known.has_conditions = false;
-        self.connections[key].expect(ctx, Expected::Sync(None));
+        self[key].send_query(ctx, END_CONDITIONS);
+        self[key].known.has_conditions = false;
+        self[key].expect(ctx, Expected::Sync(None));
         true
     }
 
     /// Whether the session's statement may show conditions, and those on its connection are not the session's.
     pub(crate) fn needs_no_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
-        self.connections[key].known.has_conditions
+        self[key].known.has_conditions
             && !session.execution.has_ended_conditions
             && (session.execution.needs_no_conditions || session.may_show_conditions())
             && !self.has_own_conditions(session, key)
@@ -106,7 +106,7 @@ impl Pools {
         let is_elsewhere =
             session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
                 |retained_on| {
-                    self.connections[retained_on]
+                    self[retained_on]
                         .traces
                         .retained_for
                         .is_some_and(|mark| mark.what.contains(Retained::WARNINGS))

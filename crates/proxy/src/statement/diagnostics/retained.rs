@@ -14,6 +14,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
 use crate::server::connection::{Expected, Retained, RetainedFor};
+use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
@@ -41,7 +42,7 @@ impl Pools {
 
     /// The session wants back what it has on a connection.
     pub(crate) fn fetch_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
-        let Some(asked) = self.ask_for_retained(ctx, key, None) else { return };
+        let Some(asked) = self.connections.ask_for_retained(ctx, key, None) else { return };
         if asked.socket == session.socket {
             session.diagnostics.note_asked(&asked);
         } else {
@@ -62,7 +63,7 @@ impl Pools {
             return;
         }
         let id = taker.id_to_give(ctx);
-        let Some(asked) = self.ask_for_retained(ctx, key, id) else { return };
+        let Some(asked) = self.connections.ask_for_retained(ctx, key, id) else { return };
         taker.diagnostics.has_own_insert_id |= asked.gives_id;
         self.news.push_back(News::Asked(asked));
     }
@@ -104,7 +105,7 @@ impl Work<'_> {
             // A query of Weir's own.
             CommandKind::Track => Retained::FOUND_ROWS | Retained::WARNINGS | Retained::INSERT_ID,
             // What ends the conditions is a query itself.
-            _ if self.pools.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
+            _ if self.pools.connections.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
             _ => return false,
         };
         if !session.diagnostics.retained.intersects(ends) {
@@ -175,11 +176,13 @@ impl Work<'_> {
             "LAST_INSERT_ID() is lost: the connection that knew it is gone"
         } else if asks(Uses::FOUND_ROWS)
             && session.diagnostics.found_rows.is_none()
-            && !self.pools.has_own_found_rows(self.session, key)
+            && !self.pools.connections.has_own_found_rows(self.session, key)
         {
             "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
              that may have run a query or not"
-        } else if session.asks_for_copied_conditions() && !self.pools.has_own_conditions(self.session, key) {
+        } else if session.asks_for_copied_conditions()
+            && !self.pools.connections.has_own_conditions(self.session, key)
+        {
             "another session has used the connection: ask for warnings in a statement that is not prepared"
         } else if self.pools.connections[key].known.asks_for_lost_row_count(self.session) {
             "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
@@ -237,14 +240,14 @@ impl Pools {
         }
         let is_assigned = statement.assigns_insert_id;
         if insert_id != 0 || has_hidden_id || is_hidden || is_assigned {
-            self.retain_insert_id(session);
+            self.connections.retain_insert_id(session);
         }
         // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
         let has_warned = warnings > 0 || session.execution.reply.has_warned;
         if has_warned && session.execution.plan.kind() != CommandKind::InitDb {
-            self.retain_warnings(session);
+            self.connections.retain_warnings(session);
         } else if self.has_asked_conditions_away(ctx, session) {
-            self.drop_outdated(session, Retained::WARNINGS);
+            self.connections.drop_outdated(session, Retained::WARNINGS);
             session.diagnostics.saved_warnings = None;
         }
     }
@@ -255,43 +258,6 @@ impl Pools {
         session.execution.plan.asks_without_showing() && !self.speaks_mariadb(ctx, session)
     }
 
-    /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
-    /// older one.
-    pub(crate) fn retain_insert_id(&mut self, session: &mut Session) {
-        if !session.diagnostics.is_insert_id_lost {
-            self.retain_anew(session, Retained::INSERT_ID);
-        }
-        if let Some(lease) = session.lease {
-            self.connections[lease].known.insert_id = None;
-        }
-    }
-
-    /// Only the lease knows the session's warnings, or its error.
-    pub(crate) fn retain_warnings(&mut self, session: &mut Session) {
-        self.retain_anew(session, Retained::WARNINGS);
-        session.diagnostics.saved_warnings = None;
-    }
-
-    /// The lease has something new: what an older connection knows of the kind is outdated.
-    pub(crate) fn retain_anew(&mut self, session: &mut Session, what: Retained) {
-        self.drop_outdated(session, what);
-        session.diagnostics.retained |= what;
-    }
-
-    /// Nothing of the kind is wanted any more.
-    pub(crate) fn drop_outdated(&mut self, session: &mut Session, what: Retained) {
-        let what = if what.contains(Retained::FOUND_ROWS) { what | Retained::UNASKED } else { what };
-        session.diagnostics.retained -= what;
-        let Some(retained_on) = session.diagnostics.retained_on else { return };
-        if let Some(mark) = &mut self.connections[retained_on].traces.retained_for {
-            mark.what -= what;
-            if mark.what.is_empty() {
-                self.connections[retained_on].traces.retained_for = None;
-                session.diagnostics.retained_on = None;
-            }
-        }
-    }
-
     /// A new statement begins: warnings of the one before are over, unless it asks for them or leaves them alone.
     pub(crate) fn outdate_warnings(&mut self, ctx: &Context, session: &mut Session) {
         if !session.diagnostics.retained.contains(Retained::WARNINGS)
@@ -300,20 +266,8 @@ impl Pools {
             return;
         }
         if !self.leaves_warnings(ctx, session) {
-            self.drop_outdated(session, Retained::WARNINGS);
+            self.connections.drop_outdated(session, Retained::WARNINGS);
             session.diagnostics.saved_warnings = None;
-        }
-    }
-
-    /// The session's statement is about to run on this connection. Where that may end older warnings or not, as several in one
-    /// text and code may, and others have used the connection since, nobody knows them behind it.
-    pub(crate) fn lose_warnings_behind_code(&mut self, session: &mut Session, key: ConnectionKey) {
-        let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
-            || session.diagnostics.saved_warnings.is_some();
-        let may_end = session.execution.plan.may_end_conditions(session.runs_several());
-        if has_some && may_end && !self.has_own_conditions(session, key) {
-            self.drop_outdated(session, Retained::WARNINGS);
-            session.diagnostics.saved_warnings = Some(Box::default());
         }
     }
 
@@ -355,6 +309,57 @@ impl Pools {
         }
         session.farewell.owed_error = Some(Box::new((error, text.into())));
     }
+}
+
+impl Connections {
+    /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
+    /// older one.
+    pub(crate) fn retain_insert_id(&mut self, session: &mut Session) {
+        if !session.diagnostics.is_insert_id_lost {
+            self.retain_anew(session, Retained::INSERT_ID);
+        }
+        if let Some(lease) = session.lease {
+            self[lease].known.insert_id = None;
+        }
+    }
+
+    /// Only the lease knows the session's warnings, or its error.
+    pub(crate) fn retain_warnings(&mut self, session: &mut Session) {
+        self.retain_anew(session, Retained::WARNINGS);
+        session.diagnostics.saved_warnings = None;
+    }
+
+    /// The lease has something new: what an older connection knows of the kind is outdated.
+    pub(crate) fn retain_anew(&mut self, session: &mut Session, what: Retained) {
+        self.drop_outdated(session, what);
+        session.diagnostics.retained |= what;
+    }
+
+    /// Nothing of the kind is wanted any more.
+    pub(crate) fn drop_outdated(&mut self, session: &mut Session, what: Retained) {
+        let what = if what.contains(Retained::FOUND_ROWS) { what | Retained::UNASKED } else { what };
+        session.diagnostics.retained -= what;
+        let Some(retained_on) = session.diagnostics.retained_on else { return };
+        if let Some(mark) = &mut self[retained_on].traces.retained_for {
+            mark.what -= what;
+            if mark.what.is_empty() {
+                self[retained_on].traces.retained_for = None;
+                session.diagnostics.retained_on = None;
+            }
+        }
+    }
+
+    /// The session's statement is about to run on this connection. Where that may end older warnings or not, as several in one
+    /// text and code may, and others have used the connection since, nobody knows them behind it.
+    pub(crate) fn lose_warnings_behind_code(&mut self, session: &mut Session, key: ConnectionKey) {
+        let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
+            || session.diagnostics.saved_warnings.is_some();
+        let may_end = session.execution.plan.may_end_conditions(session.runs_several());
+        if has_some && may_end && !self.has_own_conditions(session, key) {
+            self.drop_outdated(session, Retained::WARNINGS);
+            session.diagnostics.saved_warnings = Some(Box::default());
+        }
+    }
 
     /// The session does not need its kept diagnostics any more.
     pub(crate) fn forget_retained(&mut self, session: &mut Session) {
@@ -363,7 +368,7 @@ impl Pools {
         }
         session.diagnostics.retained = Retained::empty();
         if let Some(retained_on) = session.diagnostics.retained_on.take() {
-            self.connections[retained_on].traces.retained_for = None;
+            self[retained_on].traces.retained_for = None;
         }
     }
 }
