@@ -314,7 +314,7 @@ fn identity_verified(env: &Env, resolver: &OwnResolver, port: u16, ca: &str) -> 
         ensure!(message.contains("not valid for name \"other.weir.test\""), "{message}");
         eventually("the monitor refuses it, too", PATIENCE, || {
             let log = weir.log();
-            let mut lines = log.lines().filter(|line| line.contains("weir_monitor::owner"));
+            let mut lines = log.lines().filter(|line| line.contains("weir_monitor::topology_thread"));
             Ok(lines.any(|line| line.contains("not valid for name") && line.contains("SHUNNED")))
         })?;
     }

@@ -144,7 +144,7 @@ pub fn is_new_writer(text: &str) -> bool {
 }
 
 /// The parts of Weir that decide about servers.
-const TELLERS: [&str; 3] = ["owner: ", "switchover: ", "assist: "];
+const TELLERS: [&str; 3] = ["topology_thread: ", "switchover: ", "evictor: "];
 
 /// What Weir says of roles and evictions.
 fn weir_says(line: &str) -> Option<String> {
@@ -168,22 +168,21 @@ mod tests {
         let line = "0 [Note] WSREP: Shifting JOINED -> SYNCED (TO: 1234)\n";
         assert_eq!(server_says(line).as_deref(), Some(SYNCED));
         assert_eq!(server_says("ready for connections\n"), None);
-        let line =
-            "2026-11-21T09:05:15.3Z  INFO weir_monitor::owner: hostgroup 20 n1: backup writer: could write\n";
+        let line = "2026-11-21T09:05:15.3Z  INFO weir_monitor::topology_thread: hostgroup 20 n1: backup writer: could write\n";
         assert_eq!(weir_says(line).as_deref(), Some("hostgroup 20 n1: backup writer: could write"));
     }
 
     #[test]
     fn a_log_is_read_from_its_end_on_and_in_whole_lines() {
         let path = std::env::temp_dir().join(format!("weir-failover-watch-{}", std::process::id()));
-        std::fs::write(&path, "x owner: hostgroup INFO old\n").unwrap();
+        std::fs::write(&path, "x topology_thread: hostgroup INFO old\n").unwrap();
         let mut tail = Tail::at_end(Log { source: Source::Proxy(1), path: path.clone() });
         let mut file = File::options().append(true).open(&path).unwrap();
         let mut marks = Vec::new();
-        file.write_all(b" INFO weir_monitor::owner: on").unwrap();
+        file.write_all(b" INFO weir_monitor::topology_thread: on").unwrap();
         tail.read(&mut marks);
         assert!(marks.is_empty());
-        file.write_all(b"e\n INFO weir_monitor::owner: two\n").unwrap();
+        file.write_all(b"e\n INFO weir_monitor::topology_thread: two\n").unwrap();
         tail.read(&mut marks);
         let said: Vec<&str> = marks.iter().map(|mark| mark.text.as_str()).collect();
         assert_eq!(said, ["one", "two"]);

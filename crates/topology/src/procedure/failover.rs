@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::steps::{self, Opened};
 use super::{ProcedureError, Server, Source, Surroundings, lock_name, shown};
-use crate::{Endpoint, Link};
+use crate::{Endpoint, Link, SourceLink};
 
 /// How long the next writer may take to apply what it has received.
 const APPLY_WAIT: Duration = Duration::from_secs(45);
@@ -161,8 +161,11 @@ impl Failover {
             let (server, lost) = (replica.server.endpoint().clone(), self.lost.clone());
             return Err(ProcedureError::StillReceives { server, lost });
         }
+        // A source that can't be looked at may have been made the writer already.
+        let is_gathered =
+            |link: &SourceLink| replicas.iter().any(|other| link.names(other.server.endpoint(), ""));
         let is_cut_off = |replica: &&Replica<S::Server>| {
-            self.is_source(replica, Link::Down) || !replica.source.link.names(&self.lost, &self.id)
+            self.is_source(replica, Link::Down) || is_gathered(&replica.source.link)
         };
         let votes = replicas.iter().filter(is_cut_off).count();
         if votes < self.majority {
@@ -172,7 +175,8 @@ impl Failover {
         Ok((replicas, left))
     }
 
-    /// Of the lost one, or of another server of the cluster, as somebody who died on the way may have left it.
+    /// Of the lost one, or of another server of the cluster, as somebody who died on the way may have left it; that one
+    /// counts only if it is locked, too, and read_only.
     fn is_of_cluster(&self, source: &Source) -> bool {
         source.link.names(&self.lost, &self.id)
             || self.others.iter().any(|other| source.link.names(&other.server, ""))
