@@ -329,9 +329,9 @@ impl<'a> Cluster<'a> {
         if let Some((other, _)) = others.next() {
             return Some(Reason::AnotherPrimary { other: other.endpoint.clone() });
         }
-        // With group_replication_consistency = EVENTUAL a new primary answers before it has applied everything.
-        let before = self.before.last_writers();
-        let is_new = !before.is_empty() && !before.contains(member.endpoint);
+        // With group_replication_consistency = EVENTUAL a new primary answers before it has applied everything; and who
+        // finds it as the primary can't know since when it is.
+        let is_new = !self.before.last_writers().contains(member.endpoint);
         let transactions = state.applier_queue;
         (is_new && transactions > 0).then_some(Reason::AwaitsBacklog { transactions })
     }

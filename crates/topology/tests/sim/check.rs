@@ -427,10 +427,12 @@ impl World {
             return self
                 .fail(|| format!("weir {weir} moves the writer from n{from}, still a member, to n{to}"));
         }
+        // Whom the row names was looked at when it was claimed.
+        let heard = if row.is_some() { self.bounds.detect } else { self.bounds.fresh };
         if let Some(lost) = claim_lost
             && was_awake
             && moved.is_new
-            && before(lost, self.bounds.fresh)
+            && before(lost, heard)
         {
             let ago = (now - lost) / MS;
             return self.fail(|| format!("weir {weir} makes n{to} the writer, silent for {ago} ms"));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_topology::{GaleraState, LocalState, ProbeError};
+use weir_topology::{EpochRow, GaleraState, LocalState, ProbeError};
 
 use crate::breach::Breach;
 use crate::chaos::Chaos;
@@ -131,7 +131,9 @@ pub(crate) struct Epoch {
     pub(crate) begun: Time,
     /// When the claim was sent.
     pub(crate) proposed_at: Time,
-    /// It was closed when it began.
+    /// The writer of the epoch before.
+    pub(crate) former: Option<usize>,
+    /// It was closed when it began, and the cluster still had the former writer for as long as it was.
     pub(crate) is_closed: bool,
 }
 
@@ -409,20 +411,28 @@ impl Cluster {
     pub(crate) fn enter(&mut self, context: &mut Context, history: usize, write: usize) {
         let Payload::Enter(entry) = &self.writes[write].payload else { return };
         let tables = &mut self.tables[history];
-        let before = tables.row.as_ref().map(|row| row.epoch);
+        let before = tables.row.clone();
         if tables.apply(entry, self.breach) {
             let (weir, row) = (self.writes[write].weir, tables.row.clone());
-            if let (0, Some(row)) = (history, &row)
-                && before != Some(row.epoch)
-            {
-                self.epochs.push(Epoch {
-                    number: row.epoch,
-                    begun: context.now,
-                    proposed_at: self.writes[write].sent_at,
-                    is_closed: !row.is_open,
-                });
+            if let (0, Some(row)) = (history, &row) {
+                self.note_epoch(before.as_ref(), row, (self.writes[write].sent_at, context.now));
             }
             context.disturb(|| format!("    weir {weir} changes the row to {row:?}"));
+        }
+    }
+
+    /// Notes an epoch that begins, and one that is opened since the cluster goes on without its former writer: that is as
+    /// good as one that was claimed open.
+    fn note_epoch(&mut self, before: Option<&EpochRow>, row: &EpochRow, (proposed_at, begun): (Time, Time)) {
+        if before.map(|row| row.epoch) != Some(row.epoch) {
+            let former = before.map(|row| node::node_of(&row.writer));
+            let is_closed = !row.is_open;
+            self.epochs.push(Epoch { number: row.epoch, begun, proposed_at, former, is_closed });
+        } else if row.is_open
+            && let Some(at) = self.epochs.iter().position(|known| known.number == row.epoch)
+            && self.epochs[at].former.is_some_and(|former| !self.has_quorum(former))
+        {
+            self.epochs[at].is_closed = false;
         }
     }
 

@@ -55,6 +55,8 @@ use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, 
 /// - 2001899: a group that was made anew with all its servers was not believed while one of two could be reached.
 /// - 4000785, 4002024, 4002451: after a restart of everything a writer that had been replaced got the role back from a Weir
 ///   that had never seen it beside the next one.
+/// - 2009220: a group's new primary was written to before it had applied what it had received, where the user had taken
+///   the former one out.
 /// - 4007361: replicas that replicated from the next writer already counted as votes against the lost one for a Weir that
 ///   could not reach that writer, and made another.
 ///
@@ -69,11 +71,13 @@ use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, 
 /// - 5001997: a statement of a switchover that a server read late was taken for nobody's.
 /// - 5001946: a Weir that could not finish a switchover had the locks nearly all the time.
 /// - 5005062: a failover waited for a replica that applied slowly, and had no time left when that was done.
+/// - 1005931: an epoch was opened since the cluster went on without the former writer, which then came back.
+/// - 7635: a writer hung when it had been claimed, before that Weir, or another one, had heard that it was.
 /// - 5008054: a Weir did not count a former writer for its successor, as it had seen it in no such role.
-const KEPT: [u64; 26] = [
-    24, 229, 230, 4773, 16_731, 1_000_005, 1_000_183, 2_000_002, 2_000_028, 2_000_567, 2_001_899, 2_004_029,
-    3_000_108, 3_000_359, 3_002_521, 4_000_556, 4_000_785, 4_002_024, 4_002_451, 4_007_361, 5_000_562,
-    5_001_946, 5_001_997, 5_003_223, 5_005_062, 5_008_054,
+const KEPT: [u64; 29] = [
+    24, 229, 230, 4773, 7635, 16_731, 1_000_005, 1_000_183, 1_005_931, 2_000_002, 2_000_028, 2_000_567,
+    2_001_899, 2_004_029, 2_009_220, 3_000_108, 3_000_359, 3_002_521, 4_000_556, 4_000_785, 4_002_024,
+    4_002_451, 4_007_361, 5_000_562, 5_001_946, 5_001_997, 5_003_223, 5_005_062, 5_008_054,
 ];
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;
