@@ -39,9 +39,12 @@ pub struct ClusterStatus {
     /// Why the epoch can't be read or written, and what follows.
     #[serde(default)]
     pub epoch_trouble: Option<String>,
-    /// Other Weirs in front of the cluster.
+    /// Other Weirs in front of the cluster that have been heard of lately.
     #[serde(default)]
     pub other_weirs: Vec<String>,
+    /// Other Weirs that have registered there and have not been heard of lately: stopped, dead or cut off.
+    #[serde(default)]
+    pub silent_weirs: Vec<String>,
     /// Where dead nodes are to be evicted: whether they would be, or what is missing.
     #[serde(default)]
     pub assist: Option<String>,
@@ -193,7 +196,9 @@ pub fn cluster_status(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
     let leadership = group.leadership.as_ref();
+    let live = leadership.map(|leadership| leadership.live.as_slice()).unwrap_or_default();
     let peers = leadership.map(|leadership| leadership.peers.as_slice()).unwrap_or_default();
+    let peers = peers.iter().map(|peer| &peer.instance);
     ClusterStatus {
         writer_hostgroup: group.writer_hostgroup,
         writers: group.writers.iter().map(ToString::to_string).collect(),
@@ -201,7 +206,8 @@ pub fn cluster_status(group: &Group) -> ClusterStatus {
         epoch: leadership.and_then(|leadership| leadership.row.as_ref()).map(|row| row.epoch),
         shares_drains: leadership.is_some_and(|leadership| leadership.drains.is_some()),
         epoch_trouble: group.epoch_trouble.as_deref().map(str::to_owned),
-        other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
+        other_weirs: live.iter().map(ToString::to_string).collect(),
+        silent_weirs: peers.filter(|name| !live.contains(name)).map(ToString::to_string).collect(),
         assist: group.assist.as_deref().map(str::to_owned),
         donors: group.donors.clone(),
         lost_writers: lost.iter().map(ToString::to_string).collect(),

@@ -102,6 +102,9 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
                 others => format!("other Weirs: {}", others.join(", ")),
             };
             writeln!(out, "  epoch {epoch}, {others}")?;
+            if !cluster.silent_weirs.is_empty() {
+                writeln!(out, "  not heard of lately: {}", cluster.silent_weirs.join(", "))?;
+            }
         }
         if let Some(trouble) = &cluster.epoch_trouble {
             writeln!(out, "  {trouble}")?;
