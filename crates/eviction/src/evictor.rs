@@ -80,7 +80,8 @@ impl Evictor {
             .nodes
             .iter()
             .map(|(endpoint, options)| {
-                NodeWatch::new(endpoint.clone(), options.clone(), clock, waker.clone(), dialed.clone())
+                let (waker, dialed) = (waker.clone(), dialed.clone());
+                NodeWatch::new(endpoint.clone(), options.clone(), settings.evicts_hung, clock, waker, dialed)
             })
             .collect();
         let standing = Arc::new(Mutex::new(None));
@@ -134,7 +135,7 @@ impl Evictor {
 
 /// Ends the sleep of an evictor's thread.
 #[derive(Clone)]
-pub(crate) struct Waker(Arc<UnixStream>);
+pub(crate) struct Waker(pub(crate) Arc<UnixStream>);
 
 impl Waker {
     pub(crate) fn wake(&self) {
@@ -193,7 +194,7 @@ impl EvictorThread {
                 }
             }
             for watch in &mut self.watches {
-                watch.tend(self.evicts_hung);
+                watch.tend();
             }
             self.announce();
             if !self.step() {

@@ -44,6 +44,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct NodeWatch {
     pub(crate) endpoint: Endpoint,
     options: Options,
+    /// Whether a node that hangs is to be evicted.
+    evicts_hung: bool,
     clock: Clock,
     waker: Waker,
     dialed: Sender<Dialed>,
@@ -91,6 +93,7 @@ impl NodeWatch {
     pub(crate) fn new(
         endpoint: Endpoint,
         options: Options,
+        evicts_hung: bool,
         clock: Clock,
         waker: Waker,
         dialed: Sender<Dialed>,
@@ -98,6 +101,7 @@ impl NodeWatch {
         Self {
             endpoint,
             options: fit(options),
+            evicts_hung,
             clock,
             waker,
             dialed,
@@ -150,7 +154,7 @@ impl NodeWatch {
     }
 
     /// Does what is due.
-    pub(crate) fn tend(&mut self, evicts_hung: bool) {
+    pub(crate) fn tend(&mut self) {
         let now = Instant::now();
         if now < self.due() {
             return;
@@ -168,10 +172,17 @@ impl NodeWatch {
                     self.liveness = Liveness::Unknown;
                     self.link = Link::Down { dial_at: now };
                 }
-                Some(_) if evicts_hung => self.liveness = Liveness::Hung { since: self.clock.now() },
-                Some(_) => self.liveness = Liveness::Unknown,
+                Some(_) => self.fall_silent(),
             },
         }
+    }
+
+    /// It has not answered in time.
+    fn fall_silent(&mut self) {
+        self.liveness = match self.evicts_hung {
+            true => Liveness::Hung { since: self.clock.now() },
+            false => Liveness::Unknown,
+        };
     }
 
     /// Asks as soon as the pause between two questions allows.
@@ -205,6 +216,12 @@ impl NodeWatch {
             Some((_, Err(error))) if !error.is_fatal() => {
                 debug!(server = %self.endpoint, %error, "the assistant's question is refused");
                 self.liveness = Liveness::Unknown;
+            }
+            // It fell silent in the middle of its answer: nothing more is read from there, and a connection that is
+            // refused instead of left waiting shows that it has died since.
+            Some((_, Err(error))) if error.is_timeout() => {
+                self.fall_silent();
+                self.link = Link::Down { dial_at: Instant::now() };
             }
             // Nobody had asked: it is broken, or about to be.
             Some((_, Err(_))) | None => self.lose(),
@@ -342,4 +359,50 @@ fn greet(options: &Options, clock: Clock) -> Result<Greeted, Error> {
         obstacles.push(Obstacle::GroupPortSilent { address: group.to_string() });
     }
     Ok(Greeted { connection, membership, obstacles, addresses: (clients, group) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use weir_testkit::{FakeServer, Script, Step};
+
+    use super::*;
+
+    /// Drives the watch as its thread does, until it says this.
+    fn liveness_of(server: &FakeServer, evicts_hung: bool, is_it: impl Fn(Liveness) -> bool) {
+        let address = server.addr();
+        let endpoint = Endpoint::new(&address.ip().to_string(), address.port());
+        let options = Options::new(&address.ip().to_string(), address.port(), "assist", "");
+        let (waker, _bell) = UnixStream::pair().unwrap();
+        let (dialed, calls) = channel();
+        let (clock, waker) = (Clock(Instant::now()), Waker(Arc::new(waker)));
+        let mut watch = NodeWatch::new(endpoint, options, evicts_hung, clock, waker, dialed);
+        let begun = Instant::now();
+        while !watch.is_known() || !is_it(watch.liveness) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is {:?}", watch.liveness);
+            if let Ok(call) = calls.try_recv() {
+                watch.answered(call);
+            }
+            watch.tend();
+            if matches!(&watch.link, Link::Up(up) if up.asked.is_some()) {
+                watch.hear();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_node_that_stops_in_the_middle_of_its_answer_hangs() {
+        let script = || {
+            let greeted = Script::new().query("SHOW GLOBAL STATUS").ok().query("SET GLOBAL").ok();
+            // A result set of one column, of which no more comes.
+            greeted.query("SHOW GLOBAL STATUS").send([1]).step(Step::Ignore)
+        };
+        let server = FakeServer::with_login(Default::default(), move |_| script()).unwrap();
+        liveness_of(&server, true, |liveness| matches!(liveness, Liveness::Hung { .. }));
+        liveness_of(&server, false, |liveness| liveness == Liveness::Unknown);
+    }
 }
