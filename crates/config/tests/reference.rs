@@ -8,11 +8,10 @@ use weir_config::{Column, Effect, Table, Variable, tables, variables};
 
 const HEAD: &str = "# Reference: every table and variable\n\n\
     <!-- Made from the tables of crates/config by `WEIR_BLESS=1 cargo test -p weir-config --test reference`. -->\n\n\
-    How they are given, and what else a file has: [the configuration](configuration.md). In a file a table's rows are \
-    `[[table]]`, and\nthe variables of `[mysql_variables]` and `[admin_variables]` are written without `mysql-` and \
-    `admin-`.\n\n\
-    *Restart*: a Weir that runs keeps the value with which it began; all others hold from the reload or LOAD on. *Local*: \
-    of this\nmachine, never [kept the same](proxies.md#what-is-synchronised) on several.\n";
+    How to write them, and the rest of a configuration file: [the configuration](configuration.md). In a file, write a table's \
+    rows as `[[table]]`,\nand the variables of `[mysql_variables]` and `[admin_variables]` without `mysql-` and `admin-`.\n\n\
+    *Restart*: a change takes effect at the next start; all other changes with the reload or LOAD. *Local*: a setting of one \
+    machine,\nnever [synchronised](proxies.md#what-is-synchronised).\n";
 
 fn guide(page: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page)
@@ -29,7 +28,7 @@ fn row(variable: &Variable) -> String {
     };
     let default = match (variable.full_name().as_str(), variable.default_value()) {
         ("mysql-threads", _) => "number of CPU cores".to_owned(),
-        ("admin-version", _) => "what runs".to_owned(),
+        ("admin-version", _) => "the running version".to_owned(),
         (_, "") => "empty".to_owned(),
         (_, value) => with_unit(&format!("`{value}`")),
     };
@@ -69,9 +68,9 @@ fn reference() -> String {
     let unbuilt = tables().iter().filter(|table| !is_built(table)).map(|table| format!("`{}`", table.name));
     let unbuilt = unbuilt.collect::<Vec<_>>().join(", ");
     let _ = write!(page, "\n## Known, and not built yet\n\nTables: {unbuilt}.\n");
-    page += "\nVariables: a TOML file with one of these is refused, unless its value means \"off\" (of the \
-             first list). In a `.cnf` and in a\ndatabase they are accepted without effect; other values than ProxySQL's \
-             defaults are told as warnings.\n";
+    page += "\nVariables: Weir refuses a TOML file with one of these, unless the variable is in the first list and its value \
+             means \"off\". In a `.cnf` and in a\ndatabase they have no effect; values other than ProxySQL's defaults cause \
+             warnings.\n";
     for (effect, what) in [(Effect::OnlyOff, "Always off"), (Effect::None, "Without effect")] {
         for module in ["mysql", "admin"] {
             let names: Vec<String> =

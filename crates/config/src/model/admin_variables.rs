@@ -25,46 +25,46 @@ variables! {
 /// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminVariables of ADMIN {
-    /// Accounts of the [admin port](admin.md), `user:password`, separated by `;`: they may do everything.
+    /// Accounts of the [admin port](admin.md) with all rights, `user:password`, separated by `;`.
     admin_credentials: Vec<AdminAccount> = vec![AdminAccount::new("admin", "admin")], CREDENTIALS;
-    /// Accounts that may read `stats`, `monitor`, `stats_history` and `runtime_` tables without passwords.
+    /// Accounts that may only read: `stats`, `monitor`, `stats_history` and `runtime_` tables without passwords.
     stats_credentials: Vec<AdminAccount> = vec![AdminAccount::new("stats", "stats")], CREDENTIALS => distinct_accounts;
-    /// Addresses of the admin port and paths of Unix sockets, separated by `;`; empty: there is none. ProxySQL's default is
-    /// `0.0.0.0:6032`.
+    /// Addresses of the admin port, `ip:port` or paths of Unix sockets, separated by `;`; empty: no admin port. ProxySQL's
+    /// default is `0.0.0.0:6032`.
     mysql_ifaces: Vec<ListenAddress> = vec![ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 6032)))], ADDRESSES, LOCAL;
-    /// Weir's own: whether the default passwords are good at addresses that other machines reach.
+    /// Weir's own: accepts the default passwords at addresses that other machines can reach.
     allow_default_credentials: bool = false, BOOLEAN;
-    /// Whether admins may change nothing, as by PROXYSQL READONLY.
+    /// Forbids changes at the admin port, as PROXYSQL READONLY does.
     read_only: bool = false, BOOLEAN;
-    /// Weir's own: how long a program of the [scheduler](scheduler.md) may run.
+    /// Weir's own: time limit for a program of the [scheduler](scheduler.md).
     scheduler_timeout_ms: Duration = MINUTE, millis(SCHEDULER_TIMEOUT_MS);
-    /// Whether [HTTP](metrics.md) is answered on `web_port`.
+    /// Serves [HTTP](metrics.md) on `web_port`.
     web_enabled: bool = false, BOOLEAN, LOCAL;
-    /// Its port.
+    /// Port of HTTP.
     web_port: u16 = 6080, integer(1..=u16::MAX), LOCAL;
-    /// Weir's own: the address of both HTTP ports.
+    /// Weir's own: address of both HTTP ports.
     web_ip: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), IP;
-    /// Weir's own: `/metrics` without a password, as ProxySQL has it.
+    /// Weir's own: serves `/metrics` without a password, as ProxySQL does.
     web_metrics_public: bool = false, BOOLEAN;
-    /// Weir's own: a bearer token in place of a user and password. None: only accounts count.
+    /// Weir's own: bearer token that is accepted in place of a user and password. Empty: accounts only.
     web_token: Option<Secret> = None, Hidden(PASSWORD_BYTES_MAX);
-    /// Whether HTTP is answered on `restapi_port`, too, where ProxySQL has `/metrics`.
+    /// Serves HTTP on `restapi_port`, too, where ProxySQL has `/metrics`.
     restapi_enabled: bool = false, BOOLEAN, LOCAL;
-    /// Its port.
+    /// Second port of HTTP.
     restapi_port: u16 = 6070, integer(1..=u16::MAX), LOCAL => distinct_ports;
     /// The [cluster of proxies](proxies.md).
     cluster: ClusterVariables = ClusterVariables::default(), Nested;
-    /// How often connections are written to [`stats_history`](statistics.md); 0: never.
+    /// Interval for recording connections in [`stats_history`](statistics.md); 0: never.
     stats_mysql_connections: Duration = MINUTE, seconds(HISTORY_INTERVAL_SEC);
-    /// How often the connection pool is; 0: never.
+    /// Interval for recording the connection pool in `stats_history`; 0: never.
     stats_mysql_connection_pool: Duration = MINUTE, seconds(HISTORY_INTERVAL_SEC);
-    /// How often digests are moved there; 0: never.
+    /// Interval for moving digests to `stats_history`; 0: never.
     stats_mysql_query_digest_to_disk: Duration = Duration::ZERO, seconds(HISTORY_INTERVAL_SEC);
-    /// How often the use of the CPU is written there; 0: never.
+    /// Interval for recording CPU usage in `stats_history`; 0: never.
     stats_system_cpu: Duration = MINUTE, seconds(HISTORY_INTERVAL_SEC);
-    /// How often the use of memory is; 0: never.
+    /// Interval for recording memory usage in `stats_history`; 0: never.
     stats_system_memory: Duration = MINUTE, seconds(HISTORY_INTERVAL_SEC);
-    /// What runs, whatever is given.
+    /// Weir's version; a configured value is ignored.
     version: OneValue = OneValue::default(), Only(env!("CARGO_PKG_VERSION"), accept), LOCAL;
 }
 }

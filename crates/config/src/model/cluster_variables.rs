@@ -32,22 +32,24 @@ variables! {
 /// `cluster_` and `checksum_` variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterVariables of ADMIN {
-    /// The account with which the others' admin interfaces are asked; empty: they are not. See [several proxies](proxies.md).
+    /// Account with which this Weir logs in to the admin ports of the other proxies; empty: it does not contact them. See
+    /// [several proxies](proxies.md).
     username as "cluster_username": String = String::new(), Text(USERNAME_CHARS_MAX, true);
-    /// Its password.
+    /// Password of `cluster_username`.
     password as "cluster_password": Secret = Secret::new(""), Hidden(PASSWORD_BYTES_MAX);
-    /// How the connections to them are encrypted, and whether the account may log in here without.
+    /// TLS mode of connections between proxies. Unless it is `DISABLED`, `cluster_username` can't log in to this Weir over
+    /// TCP without TLS.
     ssl_mode as "cluster_ssl_mode": ClusterSslMode = ClusterSslMode::default(), word_of_any_case(&[
         ("DISABLED", ClusterSslMode::Disabled),
         ("REQUIRED", ClusterSslMode::Required),
         ("VERIFY_CA", ClusterSslMode::VerifyCa),
         ("VERIFY_IDENTITY", ClusterSslMode::VerifyIdentity),
     ]);
-    /// The authorities (PEM) of which one must have signed the others' certificates, where these are verified.
+    /// PEM file of the authorities that may sign the other proxies' certificates, for the modes that verify them.
     ssl_ca as "cluster_ssl_ca": Option<PathBuf> = None, PathName, LOCAL => verified_by_an_authority;
-    /// How often their checksums are looked at.
+    /// Interval at which this Weir checks the other proxies' checksums.
     check_interval as "cluster_check_interval_ms": Duration = Duration::from_secs(1), millis(CHECK_INTERVAL_MS);
-    /// At every how manieth look their status is, too; 0: never.
+    /// Fetches the other proxies' status at every so many checks (10: every tenth); 0: never.
     check_status_frequency as "cluster_check_status_frequency": u32 = 10, integer(0..=CHECK_STATUS_FREQUENCY_MAX);
     /// By module.
     modules: [ClusterModule; 6] = MODULES.map(ClusterModule::of), Nested;
@@ -85,11 +87,11 @@ impl ClusterSslMode {
 pub struct ClusterModule {
     /// Its name in `runtime_checksums_values`.
     pub name: &'static str,
-    /// After how many looks that found a difference it is fetched, default 3; 0: never.
+    /// Number of checks in a row that must find a difference before it is fetched, default 3; 0: never.
     pub diffs_before_sync: u32,
     /// Whether what was fetched is saved, default true.
     pub save_to_disk: bool,
-    /// Whether its checksum is made at all, default true.
+    /// Whether its checksum is computed, default true.
     pub has_checksum: bool,
 }
 
@@ -113,12 +115,16 @@ impl Group for [ClusterModule; 6] {
     fn declare(list: &mut Vec<Variable>) {
         let of = |name, field, doc| Declared { module: ADMIN, name, field, doc, marks: Marks::default() };
         for (_, diffs, save, checksum) in MODULES {
-            let doc = "After how many looks that found a difference the module is fetched; 0: never.";
+            let doc = "Number of checks in a row that must find a difference before this Weir fetches the module; 0: never.";
             integer(0..=DIFFS_MAX).declare(of(diffs, "diffs_before_sync", doc), &3, list);
-            BOOLEAN.declare(of(save, "save_to_disk", "Whether what was fetched is saved."), &true, list);
+            BOOLEAN.declare(of(save, "save_to_disk", "Saves a fetched module to disk."), &true, list);
             if let Some(name) = checksum {
                 BOOLEAN.declare(
-                    of(name, "has_checksum", "Whether the module's checksum is made at all."),
+                    of(
+                        name,
+                        "has_checksum",
+                        "Computes the module's checksum; without it the module is never fetched.",
+                    ),
                     &true,
                     list,
                 );

@@ -26,36 +26,36 @@ variables! {
 /// The settings of the logs of statements and logins. A field has the variable's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogVariables of MYSQL {
-    /// The [events log](logs.md): every statement that a rule's `log` or `eventslog_default_log` wants, as a line of JSON.
-    /// Each file's name is this and a number of eight digits; one without a leading `/` is in the `datadir`. None: off.
+    /// [Events log](logs.md): statements selected by a rule's `log` or by `eventslog_default_log`, one JSON object per
+    /// line. File names are this name and a number of eight digits; a relative name is relative to `datadir`. Empty: off.
     eventslog_filename: Option<PathBuf> = None, LOG_FILE;
-    /// After so many bytes its next file begins.
+    /// File size at which the next file begins.
     eventslog_filesize: u64 = 100 << 20, count_of("bytes", FILE_SIZE_BYTES);
-    /// Weir's own: so many of the newest files are kept; 0: all.
+    /// Weir's own: number of files to keep, the newest ones; 0: all.
     eventslog_files_max: u32 = 100, integer(FILES);
-    /// Whether statements are logged of which no rule's `log` says anything.
+    /// Logs statements for which no rule sets `log`.
     eventslog_default_log: bool = false, BIT;
-    /// Of so many statements one is logged, by chance.
+    /// Logs one of so many statements, at random.
     eventslog_rate_limit: u32 = 1, integer(1..=1_000_000);
-    /// So much of a statement's text is logged, here and as a slow one.
+    /// Maximum length of a statement's text in the events log and in the slow log.
     eventslog_buffer_max_query_length: u32 = 32 << 10, count_of("bytes", 128..=1 << 20);
-    /// Lines of JSON; 1 (ProxySQL's default, binary) is refused.
+    /// Lines of JSON; Weir refuses 1 (ProxySQL's default, binary).
     eventslog_format: OneValue = OneValue::default(), Only("2", |f, name| {
         f.integer(name, FORMAT_JSON, FORMAT_BINARY..=FORMAT_JSON);
     }) => binary_is_not_built;
-    /// Weir's own: statements that took longer than `long_query_time`. None: off.
+    /// Weir's own: log of statements that took longer than `long_query_time`. Empty: off.
     slowlog_filename: Option<PathBuf> = None, LOG_FILE;
     /// Weir's own: as `eventslog_filesize`.
     slowlog_filesize: u64 = 100 << 20, count_of("bytes", FILE_SIZE_BYTES);
     /// Weir's own: as `eventslog_files_max`.
     slowlog_files_max: u32 = 100, integer(FILES);
-    /// A statement that takes longer is a slow one.
+    /// Duration from which a statement counts as slow.
     long_query_time: Duration = Duration::from_millis(1000), millis(0..=LONG_QUERY_MS_MAX);
-    /// Logins, failed ones too, their ends, and what is changed at the admin interface. None: off.
+    /// Audit log: logins, refused ones included, ends of sessions, and changes at the admin port. Empty: off.
     auditlog_filename: Option<PathBuf> = None, LOG_FILE;
     /// As `eventslog_filesize`.
     auditlog_filesize: u64 = 100 << 20, count_of("bytes", FILE_SIZE_BYTES);
-    /// Weir's own: as `eventslog_files_max`. Nothing of an audit is removed unless somebody says so.
+    /// Weir's own: as `eventslog_files_max`. By default Weir keeps all audit files.
     auditlog_files_max: u32 = 0, integer(FILES) => a_file_for_each_log;
 }
 }

@@ -33,32 +33,33 @@ variables! {
 /// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MysqlVariables of MYSQL {
-    /// Workers. ProxySQL's default is 4; Weir has one thread per core.
+    /// Number of worker threads. ProxySQL's default is 4; Weir's is one per core.
     threads: u32 = cores(), integer(1..=THREADS_MAX), LOCAL_AND_RESTART;
-    /// Addresses to [listen](listeners.md) on, `ip:port` or paths of Unix sockets, separated by `;`. Never none;
-    /// `weir_listeners` has more.
+    /// Addresses to [listen](listeners.md) on, `ip:port` or paths of Unix sockets, separated by `;`. At least one;
+    /// `weir_listeners` adds more.
     interfaces: Vec<ListenAddress> = vec![ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], 6033)))], INTERFACES, LOCAL;
-    /// Clients at a time.
+    /// Maximum number of connected clients.
     max_connections: u32 = 10_000, integer(1..=1_000_000);
-    /// Time for a login.
+    /// Time limit for a client's login.
     connect_timeout_client: Duration = ms(10_000), millis(500..=3_600_000);
-    /// Schema of a login that names none. ProxySQL's default is `information_schema`; Weir does what a server does.
+    /// Schema of a login that names none. ProxySQL's default is `information_schema`; Weir, like a server, selects none.
     default_schema: String = String::new(), Text(SCHEMA_CHARS_MAX, true);
     // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
-    /// The longest command of a client.
+    /// Maximum size of a client's command.
     max_allowed_packet: u32 = 64 << 20, count_of("bytes", 8192..=1 << 30);
-    /// A session that is silent for so long is closed, or for as long as it has set itself. Weir looks every 10 s.
+    /// Closes a session that has been idle for this long, unless the session has set its own `wait_timeout`. Weir checks
+    /// every 10 s.
     wait_timeout: Duration = ms(28_800_000), millis(1000..=20 * DAY_MS);
-    /// Whether the system asks a [silent peer](connections-and-limits.md#clients), client or server, whether it is still
-    /// there. Holds for connections that begin later.
+    /// Enables TCP keepalive for [silent peers](connections-and-limits.md#clients), clients and servers. Applies to new
+    /// connections.
     use_tcp_keepalive: bool = true, BOOLEAN;
-    /// After how long a silence; 0: as the system has it (`net.ipv4.tcp_keepalive_time`).
+    /// Idle time before the first keepalive probe; 0: the system's default (`net.ipv4.tcp_keepalive_time`).
     tcp_keepalive_time: Duration = Duration::from_secs(120), seconds(0..=7200);
-    /// Version in the greeting. ProxySQL shows one of its own; Weir, where none is given, shows what its servers are (the
-    /// writer's), so that drivers know what they talk to. It is only shown: statements are read as the servers of their
-    /// hostgroup read them.
+    /// Version in the greeting. ProxySQL shows one of its own; Weir by default shows the version of its servers (the
+    /// writer's), so that drivers adapt to them. It does not change how Weir parses statements: that follows the servers of
+    /// the hostgroup.
     server_version: Option<String> = None, VERSION;
-    /// What the greeting offers; a client with the other one is asked to switch.
+    /// Authentication plugin offered in the greeting; clients that use the other one are asked to switch.
     default_authentication_plugin: AuthPlugin = AuthPlugin::MysqlNativePassword, word(&[
         ("mysql_native_password", AuthPlugin::MysqlNativePassword),
         ("caching_sha2_password", AuthPlugin::CachingSha2Password),
@@ -67,152 +68,156 @@ pub struct MysqlVariables of MYSQL {
     have_ssl: bool = true, BOOLEAN, RESTART;
     /// `tls_cert_file` and `tls_key_file`.
     tls_files: Option<TlsFiles> = None, Nested;
-    /// Weir's own: how bytes are moved. `auto` is io_uring where the kernel and the container run-time allow it, else
-    /// epoll.
+    /// Weir's own: the kernel interface for network I/O. `auto` uses io_uring where the kernel and the container run-time
+    /// allow it, otherwise epoll.
     io_driver: IoDriver = IoDriver::Auto, word(&[
         ("auto", IoDriver::Auto), ("epoll", IoDriver::Epoll), ("io_uring", IoDriver::IoUring),
     ]), LOCAL_AND_RESTART;
-    /// Weir's own. `batch`: a worker does not push other programs off a processor when a packet comes, but takes its turn
-    /// (Linux' `SCHED_BATCH`), and handles what has come meanwhile in one go: less CPU time where Weir shares its
-    /// processors with clients or servers; a processor that is idle takes it at once. `normal`: every packet at once; may
-    /// be better where other programs keep the processors busy for milliseconds at a stretch (not measured). The threads
-    /// that probe servers and change roles are never `batch`.
+    /// Weir's own: scheduling policy of the workers. `batch` (Linux' `SCHED_BATCH`): an arriving packet does not preempt
+    /// other programs; the worker waits for its turn and handles everything that has arrived in one go. This saves CPU time
+    /// where Weir shares its processors with clients or servers, and adds no delay on an idle processor. `normal`: every
+    /// packet is handled at once, which may be better where other programs keep the processors busy for milliseconds at a
+    /// stretch (not measured). Threads that probe servers and change roles are never `batch`.
     worker_scheduling: WorkerScheduling = WorkerScheduling::Batch, word(&[
         ("batch", WorkerScheduling::Batch), ("normal", WorkerScheduling::Normal),
     ]), LOCAL_AND_RESTART;
-    /// Weir's own: how long transactions may go on after SIGTERM.
+    /// Weir's own: how long transactions may continue after SIGTERM.
     drain_timeout_ms: Duration = ms(30_000), millis(0..=DAY_MS);
     /// TLS towards servers without a row of their own. `ssl_p2s_verify_identity` is for all.
     ssl_p2s: ServerTlsParams = ServerTlsParams::default(), Nested;
-    /// Time for one attempt to connect to a server and log in.
+    /// Time limit for one attempt to connect to a server and log in.
     connect_timeout_server: Duration = ms(1000), millis(10..=120_000);
-    /// How long a statement may wait for a server in all; then error 9001.
+    /// Total time a statement may wait for a server before it gets error 9001.
     connect_timeout_server_max: Duration = ms(10_000), millis(10..=3_600_000);
-    /// How often a statement that was not sent yet when its connection was lost, or one that a Galera node turns away, is
-    /// given to another server. Attempts to connect are limited by time, not by number.
+    /// How often a statement is sent to another server if its connection was lost before it was sent, or if a Galera node
+    /// rejects it. Attempts to connect are limited by time, not by number.
     connect_retries_on_failure: u32 = 10, integer(0..=1000);
-    /// On how many more servers a statement is tried whose server was lost: only one outside a transaction that is surely
-    /// without effect (a read, [and some others](errors.md#when-a-server-is-lost); a BEGIN:
-    /// `connect_retries_on_failure`), and only as long as the client has nothing of its result. A server that dies loses
-    /// its connections one after the other; those that the statement meets within two seconds count once, up to
-    /// `connect_retries_on_failure` in all. 0: it is never sent again. A rule's `retries` and the hint `query_retries` come
-    /// first.
+    /// On how many more servers Weir tries a statement whose server was lost. Applies only outside transactions, to
+    /// statements that are provably free of side effects (reads, [and some others](errors.md#when-a-server-is-lost)), as
+    /// long as the client has received nothing of the result; for BEGIN `connect_retries_on_failure` counts. A server that
+    /// dies loses its connections one after the other: those that a statement meets within two seconds count as one
+    /// failure, up to `connect_retries_on_failure` in all. 0: no retry. A rule's `retries` and the hint `query_retries`
+    /// take precedence.
     query_retries_on_failure: u32 = 1, integer(0..=1000);
-    /// Pause after a failed attempt to connect; longer pauses once there were enough to shun the server.
+    /// Pause after a failed attempt to connect. Pauses grow once there were enough failures to shun the server.
     connect_retries_delay: Duration = ms(1), millis(0..=10_000);
-    /// Failed connections within a second after which a server is [shunned](servers.md#shunned); as in ProxySQL never more
-    /// than `connect_retries_on_failure` + 1, and 0 is 1.
+    /// Failed connections within a second after which a server is [shunned](servers.md#shunned). As in ProxySQL, at most
+    /// `connect_retries_on_failure` + 1 applies, and 0 means 1.
     shun_on_failures: u32 = 5, integer(0..=10_000_000);
-    /// How long it then rests at least; as in ProxySQL at most a second less than `connect_timeout_server_max`.
+    /// Minimum time for which a server stays shunned. As in ProxySQL, at most one second less than
+    /// `connect_timeout_server_max` applies.
     shun_recovery_time_sec: Duration = Duration::from_secs(10), seconds(0..=YEAR_SEC);
-    /// Others are preferred to a server whose pings take longer; 0: no limit.
+    /// Servers whose pings take longer get statements only if no faster server is available; 0: no limit.
     default_max_latency_ms: Duration = ms(1000), millis(0..=20 * DAY_MS);
-    /// A statement that runs longer is killed.
+    /// Kills statements that run longer.
     default_query_timeout: Duration = ms(DAY_MS), millis(1000..=20 * DAY_MS);
-    /// Prepared statements kept on a connection, the last used ones. ProxySQL resets a connection that has more.
+    /// Number of prepared statements kept on a connection, the most recently used ones. ProxySQL resets a connection that
+    /// has more.
     max_stmts_per_connection: u32 = 20, integer(1..=1024);
-    /// Kill the running statement of a client that has gone.
+    /// Kills the running statement of a client that has disconnected.
     kill_backend_connection_when_disconnect: bool = true, BOOLEAN;
-    /// How often an idle connection is pinged.
+    /// Interval between pings of an idle connection.
     ping_interval_server_msec: Duration = ms(10_000), millis(1000..=WEEK_MS);
-    /// An idle connection that does not answer a ping for so long is closed.
+    /// Closes an idle connection that does not answer a ping within this time.
     ping_timeout_server: Duration = ms(200), millis(10..=600_000);
-    /// Idle connections kept, in percent of a server's `max_connections`, at least 1.
+    /// Idle connections to keep, as a percentage of the server's `max_connections`, at least 1.
     free_connections_pct: u32 = 10, count_of("%", 0..=100);
-    /// Open so many connections in advance, once a user has had one.
+    /// Opens `free_connections_pct` of the connections in advance, once a user has had one.
     connection_warming: bool = false, BOOLEAN;
-    /// Weir's own: reset a connection after any statement that may have run a trigger or a function behind a view, before
+    /// Weir's own: resets a connection after any statement that may have run a trigger or a function behind a view, before
     /// another session gets it, even if the server has reported no change: see [limits](multiplexing-limits.md).
     reset_after_hidden_code: bool = false, BOOLEAN;
-    /// Weir's own: an idle connection whose login is older is logged in anew before the next session gets it, so that the
-    /// server says again [what the account may do](multiplexing.md#rights). 0: only when a change was seen.
+    /// Weir's own: age of a login after which Weir renews it before the next session gets the idle connection, so that the
+    /// server applies the account's [current rights](multiplexing.md#rights). 0: only after a change was noticed.
     login_max_age_ms: Duration = ms(60_000), millis(0..=DAY_MS);
-    /// An older connection is closed when it is free, up to a quarter of the time sooner, so that not all go at once. 0: no
-    /// limit.
+    /// Closes older connections when they are free, up to a quarter of the time sooner, so that not all close at once. 0:
+    /// no limit.
     connection_max_age_ms: Duration = Duration::ZERO, millis(0..=DAY_MS);
-    /// Statements for each new connection and after each reset, separated by `;`. What they set is the default of all
-    /// sessions; they can't change the schema. If one fails, the connection is not used.
+    /// Statements for each new connection and after each reset, separated by `;`. Their settings are the default of all
+    /// sessions; they can't change the schema. If one fails, Weir does not use the connection.
     init_connect: Vec<String> = Vec::new(), INIT_CONNECT;
-    /// Connections opened for a hostgroup in a second, all workers together.
+    /// Maximum number of connections opened per second for a hostgroup, all workers together.
     throttle_connections_per_sec_to_hostgroup: u32 = THROTTLE_MAX, integer(1..=THROTTLE_MAX);
-    /// A session whose transaction takes longer is closed. Weir looks once a second.
+    /// Closes a session whose transaction takes longer. Weir checks once a second.
     max_transaction_time: Duration = ms(14_400_000), millis(1000..=20 * DAY_MS);
-    /// A session that is silent in a transaction for so long is closed.
+    /// Closes a session that has been idle within a transaction for this long.
     max_transaction_idle_time: Duration = ms(14_400_000), millis(1000..=20 * DAY_MS);
-    /// Whether statements are counted by [digest](statistics.md#digests).
+    /// Counts statements by [digest](statistics.md#digests).
     query_digests: bool = true, BOOLEAN;
-    /// Letters (of ASCII) become small in digests.
+    /// Converts ASCII letters in digests to lower case.
     query_digests_lowercase: bool = false, BOOLEAN;
-    /// NULL is a literal, too.
+    /// Replaces NULL in digests like other literals.
     query_digests_replace_null: bool = false, BOOLEAN;
-    /// Digits in names become `?`.
+    /// Replaces digits in names by `?`.
     query_digests_no_digits: bool = false, BOOLEAN;
-    /// `/* */` comments stay in digests.
+    /// Keeps `/* */` comments in digests.
     query_digests_keep_comment: bool = false, BOOLEAN;
-    /// Clients' addresses are told apart.
+    /// Counts statements separately for each client address.
     query_digests_track_hostname: bool = false, BOOLEAN;
-    /// Longer digests are cut, and hashed so.
+    /// Maximum length of a digest; longer ones are cut before they are hashed.
     query_digests_max_digest_length: u32 = 2048, count_of("bytes", 16..=1 << 20);
-    /// The same, before that. The whole statement is read for it: a list of 100,000 values still is `(?,?,?,...)`.
+    /// Maximum length of a digest's text before it is cut to `query_digests_max_digest_length`. Weir reads the whole
+    /// statement: a list of 100,000 values still becomes `(?,?,?,...)`.
     query_digests_max_query_length: u32 = 65_000, count_of("bytes", 16..=1 << 20);
-    /// Literals shown of a long list in brackets.
+    /// Number of literals shown of a long list in parentheses.
     query_digests_grouping_limit: u32 = 3, integer(1..=2089);
-    /// Groups shown of a long row such as `(?,?,?,...),(?,?,?,...)`; 0 shows all.
+    /// Number of groups shown of a long sequence such as `(?,?,?,...),(?,?,?,...)`; 0: all.
     query_digests_groups_grouping_limit: u32 = 10, integer(0..=2089);
-    /// Weir's own: digests that are held, those of different hostgroups, schemas and users apart.
+    /// Weir's own: maximum number of digests, counted separately per hostgroup, schema and user.
     query_digests_max: u32 = 1_000_000, integer(0..=QUERY_DIGESTS_MAX);
-    /// How long every statement is held before it is sent.
+    /// Delays every statement by this time.
     default_query_delay: Duration = Duration::ZERO, millis(0..=3_600_000);
     /// How often a `flagOUT` may lead back to the first [query rule](query-rules.md); 0: never.
     query_processor_iterations: u32 = 0, integer(0..=1_000_000);
-    /// When hints in comments are looked at. 1: rules have the last word; 2, 3: hints have it.
+    /// When Weir evaluates hints in comments. 1: rules override hints; 2, 3: hints override rules.
     query_processor_first_comment_parsing: HintOrder = HintOrder::After,
         Numbered(&[HintOrder::Before, HintOrder::After, HintOrder::Both]);
-    /// Patterns are PCRE's; 2 (RE2) is refused.
+    /// Patterns are PCRE's; Weir refuses 2 (RE2).
     query_processor_regex: OneValue = OneValue::default(), Only("1", pcre);
-    /// The monitor's account; on Galera it needs no privilege, with [replication](replication.md#the-monitors-account) some.
+    /// Account of the monitor. On Galera it needs no privilege, with [replication](replication.md#the-monitors-account)
+    /// some.
     monitor_username: String = "monitor".to_owned(), Text(USERNAME_CHARS_MAX, false);
-    /// Its password.
+    /// Password of the monitor's account.
     monitor_password: Secret = Secret::new("monitor"), Hidden(PASSWORD_BYTES_MAX);
-    /// Pause between two looks at a server of a Galera cluster. ProxySQL's default is 5000: too long to get out of the way of
-    /// a failing node. A look costs a node some 0.6 ms of CPU.
+    /// Pause between two probes of a Galera node. ProxySQL's default is 5000, too long to leave a failing node in time. A
+    /// probe costs the node some 0.6 ms of CPU.
     monitor_galera_healthcheck_interval: Duration = ms(100), millis(10..=WEEK_MS);
-    /// Time for an answer.
+    /// Time limit for the answer to such a probe.
     monitor_galera_healthcheck_timeout: Duration = ms(800), millis(50..=600_000);
-    /// Looks without an answer, in a row, after which a node is offline. A refused connection counts at once.
+    /// Unanswered probes in a row after which a node is offline. A refused connection counts at once.
     monitor_galera_healthcheck_max_timeout_count: u32 = 3, integer(1..=10);
-    /// The same for members of a group. ProxySQL's interval is 5000.
+    /// Pause between two probes of a Group Replication member. ProxySQL's default is 5000.
     monitor_groupreplication_healthcheck_interval: Duration = ms(100), millis(10..=WEEK_MS);
-    /// Time for an answer.
+    /// Time limit for the answer to such a probe.
     monitor_groupreplication_healthcheck_timeout: Duration = ms(800), millis(50..=600_000);
-    /// Looks without an answer, in a row, after which a member is offline.
+    /// Unanswered probes in a row after which a member is offline.
     monitor_groupreplication_healthcheck_max_timeout_count: u32 = 3, integer(1..=10);
-    /// The same for servers with asynchronous replication, their lag included. ProxySQL's interval is 1000.
+    /// Pause between two probes of a server with asynchronous replication, its lag included. ProxySQL's default is 1000.
     monitor_read_only_interval: Duration = ms(100), millis(10..=WEEK_MS);
-    /// Time for an answer.
+    /// Time limit for the answer to such a probe.
     monitor_read_only_timeout: Duration = ms(800), millis(100..=600_000);
-    /// Looks without an answer, in a row, after which a server is offline.
+    /// Unanswered probes in a row after which a server is offline.
     monitor_read_only_max_timeout_count: u32 = 3, integer(1..=999_999);
-    /// How far behind a replica counts as whose replication does not run.
+    /// Lag that Weir assumes for a replica whose replication is stopped.
     monitor_slave_lag_when_null: u32 = 60, count_of("s", 0..=604_800);
-    /// Whether writers of `mysql_replication_hostgroups` read.
+    /// Lets writers of `mysql_replication_hostgroups` also take reads.
     monitor_writer_is_also_reader: bool = true, BOOLEAN;
-    /// How long the admin interface's `monitor` tables keep what probes have seen; at most 20,000 looks of each kind.
+    /// How long the `monitor` tables of the admin port keep results of probes; at most 20,000 of each kind.
     monitor_history: Duration = Duration::from_secs(600), millis(1000..=WEEK_MS);
-    /// Time for the monitor to connect.
+    /// Time limit for the monitor to connect.
     monitor_connect_timeout: Duration = ms(600), millis(100..=600_000);
-    /// Pause between two pings of a server without a cluster. ProxySQL's default is 8000. One that is dead is
-    /// [looked at less often](servers.md#dead-servers).
+    /// Pause between two pings of a server without a cluster. ProxySQL's default is 8000. Dead servers are [pinged less
+    /// often](servers.md#dead-servers).
     monitor_ping_interval: Duration = ms(1000), millis(100..=WEEK_MS);
-    /// Time for an answer.
+    /// Time limit for the answer to such a ping.
     monitor_ping_timeout: Duration = ms(1000), millis(100..=600_000);
-    /// Pings without an answer, in a row, after which such a server is shunned and its connections are cut. A refused
-    /// connection counts at once.
+    /// Unanswered pings in a row after which such a server is shunned and its connections are cut. A refused connection
+    /// counts at once.
     monitor_ping_max_failures: u32 = 3, integer(1..=1_000_000);
-    /// Pause between two rounds of looking up servers' names. 0: a second.
+    /// Interval at which Weir checks which servers' names to resolve again; 0: one second.
     monitor_local_dns_cache_refresh_interval: Duration = Duration::from_secs(60), millis(0..=WEEK_MS);
-    /// How long the addresses of a server's name count: it is [looked up again](servers.md#names) in the first round after
-    /// that. 0: in each round.
+    /// Lifetime of a server's resolved addresses: Weir [resolves the name again](servers.md#names) at the first check after
+    /// that. 0: at each check.
     monitor_local_dns_cache_ttl: Duration = Duration::from_secs(300), millis(0..=WEEK_MS);
     /// What is logged of statements and logins.
     logs: LogVariables = LogVariables::default(), Nested;

@@ -150,27 +150,31 @@ impl Config {
 impl Group for ServerTlsParams {
     fn declare(list: &mut Vec<Variable>) {
         let of = |name, field, doc| Declared { module: MYSQL, name, field, doc, marks: Marks::default() };
-        let identity = "Weir's own: servers' certificates must [name them](tls.md#towards-servers).";
+        let identity = "Weir's own: a server's certificate must contain [its name](tls.md#towards-servers).";
         BOOLEAN.declare(of("ssl_p2s_verify_identity", "verifies_identity", identity), &false, list);
         for (name, field, doc) in [
             (
                 VARIABLES.ca,
                 "ca",
-                "PEM file of authorities for [servers](tls.md#towards-servers) without a row of their own.",
+                "PEM file of certificate authorities for [servers](tls.md#towards-servers) without a row in `mysql_servers_ssl_params`.",
             ),
-            (VARIABLES.ca_dir, "ca_dir", "Directory of such files. Neither: any certificate will do."),
-            (VARIABLES.crl, "crl", "PEM file of lists of revoked certificates; it needs authorities."),
+            (
+                VARIABLES.ca_dir,
+                "ca_dir",
+                "Directory of such files. Without both, any certificate is accepted.",
+            ),
+            (VARIABLES.crl, "crl", "PEM file of certificate revocation lists; requires authorities."),
             (VARIABLES.crl_dir, "crl_dir", "Directory of such files."),
             (
                 VARIABLES.cert,
                 "own",
-                "PEM file: the certificate that Weir shows to servers; with its key or not at all.",
+                "PEM file of the certificate that Weir presents to servers; requires `ssl_p2s_key`.",
             ),
-            (VARIABLES.key, "own", "PEM file: its key."),
+            (VARIABLES.key, "own", "PEM file of that certificate's key."),
             (
                 VARIABLES.ciphers,
                 "ciphers",
-                "Ciphers, separated by colons, with OpenSSL's names or IANA's; none: all.",
+                "Ciphers, separated by colons, with OpenSSL's names or IANA's; empty: all.",
             ),
         ] {
             PathName.declare(of(name, field, doc), &None, list);
@@ -188,10 +192,10 @@ impl Group for Option<TlsFiles> {
     fn declare(list: &mut Vec<Variable>) {
         let field = "tls_files";
         let of = |name, doc| Declared { module: MYSQL, name, field, doc, marks: LOCAL_AND_RESTART };
-        let cert = "Weir's own: PEM file of the certificate for clients; with its key or not at all. None: a self-signed \
-                    certificate in `datadir` ([TLS](tls.md)).";
+        let cert = "Weir's own: PEM file of the certificate for clients; requires `tls_key_file`. Empty: a \
+                    self-signed certificate in `datadir` ([TLS](tls.md)).";
         PathName.declare(of("tls_cert_file", cert), &None, list);
-        PathName.declare(of("tls_key_file", "Weir's own: PEM file: its key."), &None, list);
+        PathName.declare(of("tls_key_file", "Weir's own: PEM file of that certificate's key."), &None, list);
     }
 
     fn read(f: &mut Fields<'_, '_>) -> Self {
