@@ -136,7 +136,7 @@ fn killed_source(env: &Env, family: Family) -> CaseResult {
     })?;
     eventually("both Weirs go by it", PATIENCE, || Ok(writer(&weirs[1])? == second))?;
     let times: usize =
-        weirs.iter().map(|weir| weir.log().matches("is the writer in the place of").count()).sum();
+        weirs.iter().map(|weir| weir.log().matches("is the new writer in place of").count()).sum();
     ensure!(times == 1, "{times} failovers");
 
     // It comes back as its my.cnf has it: writable.
@@ -217,7 +217,7 @@ fn broken_way(env: &Env) -> CaseResult {
     forwarder.silence(true);
     let status = || -> Result<String, Box<dyn Error>> { Ok(text(&run(&weir, &["status"])?.stdout)) };
     eventually("the writer is waited for", PATIENCE, || {
-        Ok(status()?.contains("0 servers say that they can't connect to it, 2 are needed for a failover"))
+        Ok(status()?.contains("0 servers report that they can't connect to it, 2 are needed for a failover"))
     })?;
     // Nothing tells that nothing will happen.
     thread::sleep(FAILOVER_AFTER + Duration::from_secs(1));
@@ -271,7 +271,7 @@ fn drained_replica(env: &Env) -> CaseResult {
     ensure!(!weir.log().contains("failover begins"), "{}", weir.log());
     let said = text(&run(&weir, &["status"])?.stdout);
     ensure!(
-        said.contains("1 servers say that they can't connect to it, 2 are needed for a failover"),
+        said.contains("1 servers report that they can't connect to it, 2 are needed for a failover"),
         "{said}"
     );
     let status = mysql.server(2).root_query("SHOW REPLICA STATUS")?.concat();

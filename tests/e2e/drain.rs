@@ -114,7 +114,7 @@ fn ended(env: &Env) -> CaseResult {
     ensure!(run(&weir, &["undrain", &server])?.status.success(), "not undrained");
     let ended = waiting.wait_with_output()?;
     let said = text(&ended.stderr);
-    ensure!(ended.status.code() == Some(1) && said.contains("somebody has let it in again"), "{said}");
+    ensure!(ended.status.code() == Some(1) && said.contains("it was undrained meanwhile"), "{said}");
     let waiting = wait()?;
     let mut next = config.clone();
     let servers = next.document_mut()["mysql_servers"].as_array_of_tables_mut().ok_or("no servers")?;
@@ -192,8 +192,8 @@ fn faults(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     for (server, wanted) in [
         ("127.9.9.9:3306", "127.9.9.9:3306 is not in mysql_servers"),
-        ("127.9.9.9", "'127.9.9.9' is no HOST:PORT"),
-        ("db1:70000", "'db1:70000' is no HOST:PORT"),
+        ("127.9.9.9", "'127.9.9.9' is not HOST:PORT"),
+        ("db1:70000", "'db1:70000' is not HOST:PORT"),
     ] {
         for verb in ["drain", "undrain"] {
             let output = run(&weir, &[verb, server])?;

@@ -87,7 +87,7 @@ fn refused(env: &Env) -> CaseResult {
     let said = text(&undone.stderr);
     ensure!(
         undone.status.code() == Some(1)
-            && said.contains("1 transactions are left")
+            && said.contains("1 transactions of readers")
             && said.contains("is the writer as before"),
         "{undone:?}"
     );

@@ -207,7 +207,7 @@ fn own_path(env: &Env) -> CaseResult {
         })?;
         let mut session = weirs.session(0)?;
         let refused = session.refused("CREATE TABLE never (id INT)", 9001)?;
-        ensure!(refused.contains("only the way to it from here is broken"), "{refused}");
+        ensure!(refused.contains("only the path to it from here is broken"), "{refused}");
         thread::sleep(Duration::from_millis(2 * UNCONFIRMED_MS.unsigned_abs()));
         ensure!(writer(weirs.weir(0))?.is_empty(), "it has chosen {}", writer(weirs.weir(0))?);
         Ok(())
@@ -331,7 +331,7 @@ fn killed_weir(env: &Env) -> CaseResult {
     ensure!(writer(weirs.weir(1))? == before, "the role has moved");
     let done = run(weirs.weir(1), &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
     let said = text(&done.stderr);
-    ensure!(done.status.success() || said.contains("not heard of for a moment"), "{said}");
+    ensure!(done.status.success() || said.contains("has not been heard of lately"), "{said}");
     eventually("the dead one is not waited for for ever", PATIENCE, || {
         Ok(run(weirs.weir(1), &["switchover", HOSTGROUP, "--grace-ms", "8000"])?.status.success())
     })
@@ -414,7 +414,7 @@ fn ghosts(env: &Env) -> CaseResult {
          INSERT INTO weir.instances SELECT 100, CONCAT('ghost-', seq), 1, 1, 300000, 0, 0 FROM test.seq_1_to_100; \
          INSERT INTO weir.instances VALUES (100, 'nonsense', 1, 1, 'x', 0, 0)",
     )?;
-    weirs.weir(0).wait_log("a row of weir.instances is passed over", PATIENCE)?;
+    weirs.weir(0).wait_log("a row of weir.instances that no Weir has written is ignored", PATIENCE)?;
     // Longer than a lease.
     for _ in 0..14 {
         for at in [0, 1] {
@@ -534,7 +534,7 @@ fn drains(env: &Env) -> CaseResult {
     ensure!(done.status.success(), "{done:?}");
     // Only who has drained it lets it in again.
     let refused = run(weirs.weir(1), &["undrain", &third])?;
-    ensure!(!refused.status.success() && text(&refused.stderr).contains("wants it out"), "{refused:?}");
+    ensure!(!refused.status.success() && text(&refused.stderr).contains("is undrained here"), "{refused:?}");
     run(weirs.weir(0), &["undrain", &third])?;
     for at in [0, 1] {
         eventually("it gets work again", PATIENCE, || Ok(!is_out(weirs.weir(at), &third)?))?;

@@ -205,7 +205,7 @@ fn database_wins(env: &Env) -> CaseResult {
     ensure!(log.contains("configuration: the file over the database"), "{log}");
     ensure!(is_let_in(&weir, "second")?, "the file is not in force");
     let (weir, log) = again(weir, &[])?;
-    ensure!(log.contains("says the same"), "{log}");
+    ensure!(log.contains("is equal"), "{log}");
     ensure!(is_let_in(&weir, "second")?, "--reload has not saved");
 
     fs::write(weir.config_path(), config.render(weir.datadir()))?;
@@ -213,7 +213,7 @@ fn database_wins(env: &Env) -> CaseResult {
     ensure!(is_let_in(&weir, "first")?, "the file is not in force");
     eventually("the database is set aside", PATIENCE, || Ok(weir.datadir().join("weir.db.bak").exists()))?;
     let (weir, log) = again(weir, &[])?;
-    ensure!(is_let_in(&weir, "first")? && log.contains("says the same"), "--initial has not saved: {log}");
+    ensure!(is_let_in(&weir, "first")? && log.contains("is equal"), "--initial has not saved: {log}");
     Ok(())
 }
 
@@ -323,7 +323,7 @@ fn guide_proxysql_cnf(env: &Env) -> CaseResult {
 
     // A database now: the file is not asked any more, and said to be the same.
     let (weir, log) = again(weir, &["--datadir", &text(&env.dir()?.join(format!("{name}-data")))])?;
-    ensure!(log.contains("says the same"), "{log}");
+    ensure!(log.contains("is equal"), "{log}");
     Session::open(weir.addr(), "test")?.value("SELECT 1")?;
     Ok(())
 }

@@ -234,7 +234,7 @@ fn meanwhile(env: &Env) -> CaseResult {
         ensure!(!switch.is_finished(), "the switchover has not waited");
         weir.sigterm()?;
         let undone = switch.join().map_err(|_| "the switchover has panicked")??;
-        ensure!(text(&undone.stderr).contains("weir is ending: undone"), "{undone:?}");
+        ensure!(text(&undone.stderr).contains("weir is shutting down: undone"), "{undone:?}");
         Ok(())
     })?;
     // The transaction comes to its end where it began.

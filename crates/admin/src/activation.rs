@@ -23,7 +23,7 @@ impl Admin {
             let mut warnings = shared.put_in_force(loaded, Some(epoch))?;
             let mut store = shared.store();
             let mut note = |done: Result<(), weir_store::StoreError>| {
-                warnings.extend(done.err().map(|error| format!("in force, but not noted: {error}")));
+                warnings.extend(done.err().map(|error| format!("activated, but not recorded: {error}")));
             };
             note(store.save_runtime_to_memory(&[module]));
             if is_saved {

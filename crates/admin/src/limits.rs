@@ -59,7 +59,7 @@ impl Budget {
         self.taken += bytes;
         if self.memory.0.fetch_add(bytes, Ordering::Relaxed) + bytes > RESULTS_BYTES_MAX {
             return Err(SqlError::other(
-                "the result is too large, with those that other admin connections get now: ask for less (LIMIT)",
+                "the result is too large, together with those of other admin connections: add a LIMIT",
             ));
         }
         Ok(())

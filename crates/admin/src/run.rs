@@ -159,8 +159,7 @@ impl Session {
             }
             Proxy::Restart => {
                 return Err(SqlError::other(
-                    "Weir does not restart itself: start the new process with weir serve --takeover, and it goes on in \
-                     this one's place without a refused connection",
+                    "Weir does not restart itself: run weir serve --takeover, which replaces this process without refusing a connection",
                 ));
             }
             Proxy::Pause => EngineCommand::Pause,

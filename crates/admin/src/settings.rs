@@ -66,8 +66,7 @@ impl Settings {
             return Ok(());
         }
         Err(format!(
-            "admin-mysql_ifaces: {address} can be reached from other machines, and the password of \"{user}\" is one \
-             that everybody knows: change admin-admin_credentials and admin-stats_credentials, or set \
+            "admin-mysql_ifaces: {address} can be reached from other machines, and the password of \"{user}\" is a well-known default: change admin-admin_credentials and admin-stats_credentials, or set \
              admin-allow_default_credentials to true"
         ))
     }

@@ -139,7 +139,7 @@ fn authenticate(
                         .ok_or_else(|| Error::Protocol("an RSA key that can't be used".to_owned()))?;
                     stream.send(&sealed, deadline)?;
                 }
-                _ => return Err(Error::Protocol("an authentication step that nobody asked for".to_owned())),
+                _ => return Err(Error::Protocol("an unexpected authentication step".to_owned())),
             },
         }
     }

@@ -146,7 +146,7 @@ impl PacketStream {
     /// The socket between two exchanges, with this limit for each read and each write.
     pub(crate) fn into_socket(mut self, timeout: Option<Duration>) -> Result<Socket, Error> {
         if self.buffer.len() > self.start {
-            return Err(Error::Protocol("bytes that nobody asked for".to_owned()));
+            return Err(Error::Protocol("unexpected bytes".to_owned()));
         }
         self.set_timeouts(timeout).map_err(|cause| Error::Io { action: "setting a time-out", cause })?;
         Ok(self.socket)
@@ -193,7 +193,7 @@ impl PacketStream {
             };
             if header.seq != self.seq {
                 let Header { seq, .. } = header;
-                return Err(Error::Protocol(format!("packet number {seq} where {} was due", self.seq)));
+                return Err(Error::Protocol(format!("packet number {seq} instead of {}", self.seq)));
             }
             if payload.len() + header.len > bytes_max {
                 return Err(Error::TooLarge { limit: bytes_max, unit: "bytes" });

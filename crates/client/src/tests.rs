@@ -160,7 +160,11 @@ fn refusals_at_login() {
     assert_eq!(Connection::connect(&options).unwrap_err().code(), Some(1045));
 
     for (plugin, then, words) in [
-        (CACHING_SHA2_PASSWORD, vec![1, 9], "the server broke the protocol: an authentication step"),
+        (
+            CACHING_SHA2_PASSWORD,
+            vec![1, 9],
+            "the server broke the protocol: an unexpected authentication step",
+        ),
         (
             &b"mysql_clear_password"[..],
             vec![],
@@ -275,7 +279,7 @@ fn a_closed_port_and_a_closed_connection() {
 fn hostile_replies() {
     let many_columns = vec![0xFD, 0xFF, 0xFF, 0xFF];
     for (reply, words) in [
-        (Act::Say(7, vec![ok()]), "the server broke the protocol: packet number 7 where 1 was due"),
+        (Act::Say(7, vec![ok()]), "the server broke the protocol: packet number 7 instead of 1"),
         (Act::Say(1, vec![many_columns]), "the server broke the protocol: 16777215 columns"),
         (Act::Say(1, vec![vec![0xFB, b'/', b'x']]), "the server broke the protocol: asks for a local file"),
         (Act::Say(1, vec![vec![]]), "the server broke the protocol: "),

@@ -105,8 +105,8 @@ fn faults_of_galera_hostgroups() {
     let start = format!("{SERVER}{GALERA}");
     for (line, message) in [
         ("max_writers = 0", "max_writers: 0 is out of range (1..1000)"),
-        ("writer_is_also_reader = 3", "writer_is_also_reader: 3 is none of 0, 1 and 2"),
-        ("writer_is_also_reader = true", "writer_is_also_reader: true is none of 0, 1 and 2"),
+        ("writer_is_also_reader = 3", "writer_is_also_reader: 3 is not 0, 1 or 2"),
+        ("writer_is_also_reader = true", "writer_is_also_reader: true is not 0, 1 or 2"),
         ("max_transactions_behind = -1", "max_transactions_behind: -1 is out of range (0..2147483647)"),
         ("max_writer = 1", "max_writer: unknown key, did you mean \"max_writers\"?"),
     ] {

@@ -223,7 +223,7 @@ impl fmt::Display for Doubt {
             Self::ListNotEmpty(node) => write!(f, "the evict list of {node} is not empty"),
             Self::OneLeft => f.write_str("only one node would be left"),
             Self::NoMajority { survivors, view } => {
-                write!(f, "the survivors weigh {survivors} of {view}, which is no majority")
+                write!(f, "the survivors have weight {survivors} of {view}, which is no majority")
             }
             Self::WeightsDiffer => f.write_str("the members' weights do not add up to their view's"),
             Self::NoUuid(node) => write!(f, "the UUID of {node} in its group is not known"),

@@ -357,7 +357,7 @@ impl EvictorThread {
         match &note {
             Note::Refrained(doubt) if self.said.doubt.as_ref() == Some(doubt) => {}
             Note::Refrained(doubt) => {
-                info!(hostgroup, "nobody is evicted: {doubt}");
+                info!(hostgroup, "no node is evicted: {doubt}");
                 self.said.doubt = Some(doubt.clone());
             }
             Note::NewView { after_ms } => {

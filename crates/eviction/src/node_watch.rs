@@ -214,7 +214,7 @@ impl NodeWatch {
                 self.liveness = Liveness::Alive;
             }
             Some((_, Err(error))) if !error.is_fatal() => {
-                debug!(server = %self.endpoint, %error, "the assistant's question is refused");
+                debug!(server = %self.endpoint, %error, "eviction: the node refuses the status query");
                 self.liveness = Liveness::Unknown;
             }
             // It fell silent in the middle of its answer: nothing more is read from there, and a connection that is
@@ -306,7 +306,7 @@ impl NodeWatch {
                 self.link = Link::Up(Box::new(up));
             }
             Err(error) => {
-                debug!(server = %self.endpoint, %error, "the assistant can't connect");
+                debug!(server = %self.endpoint, %error, "eviction: can't connect to the node");
                 let mut pause = DIAL_PAUSE;
                 if matches!(error, Error::Server { .. } | Error::Unsupported(_)) && self.last.is_none() {
                     self.obstacles = vec![Obstacle::Refuses { cause: error.to_string() }];

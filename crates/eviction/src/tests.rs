@@ -162,7 +162,7 @@ fn every_doubt_has_its_words() {
             nodes.truncate(2);
             last(nodes, 2).size = 2;
         }),
-        ("the survivors weigh 2 of 4, which is no majority", |nodes| {
+        ("the survivors have weight 2 of 4, which is no majority", |nodes| {
             last(nodes, 1).provider.weight = 2;
             [2, 3].iter().for_each(|index| last(nodes, *index).weight = 4);
         }),

@@ -163,7 +163,7 @@ impl Watch {
         self.renew_again();
         let looked = self.look_at_accounts(connection).and_then(|()| self.look_at_globals(connection));
         if let Err(error) = looked {
-            tracing::debug!(server = %self.shared.endpoint, %error, "accounts and defaults can't be watched");
+            tracing::debug!(server = %self.shared.endpoint, %error, "changes of accounts and defaults can't be detected");
         }
         if self.known.is_none() {
             self.learn(options);

@@ -255,10 +255,7 @@ impl EpochClient {
         }
         if read.malformed.is_some() && self.malformed != read.malformed {
             let (hostgroup, row) = (self.hostgroup, read.malformed.as_deref().unwrap_or_default());
-            warn!(
-                hostgroup,
-                "a row of weir.instances is passed over: {row}; no Weir has written it: DELETE it"
-            );
+            warn!(hostgroup, "a row of weir.instances that no Weir has written is ignored: {row}; DELETE it");
         }
         self.malformed.clone_from(&read.malformed);
     }
@@ -276,7 +273,7 @@ impl EpochClient {
         let trouble = match cause.filter(|_| is_late) {
             Some(_) if self.scope == EpochScope::Plans => None,
             Some(cause) if self.goes_by_facts() => Some(format!(
-                "weir.topology can't be used ({cause}): the writer is chosen by what this Weir sees"
+                "weir.topology can't be used ({cause}): this Weir chooses the writer by its own observations"
             )),
             Some(cause) => {
                 let step = if self.denied.is_some() { NEXT_STEP } else { "" };
@@ -313,16 +310,12 @@ impl EpochClient {
         if is_new && self.scope == EpochScope::Plans {
             info!(
                 hostgroup,
-                "the monitor's account can't use weir.topology ({cause}): other Weirs in front of these servers are not \
-                 asked to hold in a switchover, nor told of a drain; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON \
-                 weir.* ends that"
+                "the monitor's account can't use weir.topology ({cause}): other Weirs in front of these servers do not hold statements during switchovers and are not informed of drains; it needs GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*"
             );
         } else if is_new {
             warn!(
                 hostgroup,
-                "the monitor's account can't use weir.topology ({cause}): with several Weirs in front of this cluster, two \
-                 may write to different servers where what they see does not settle who writes; GRANT SELECT, INSERT, \
-                 UPDATE, DELETE, CREATE ON weir.* ends that"
+                "the monitor's account can't use weir.topology ({cause}): with several Weirs in front of this cluster, two may write to different servers where their observations differ; it needs GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*"
             );
         }
         self.denied = Some(cause);

@@ -158,9 +158,7 @@ impl OperationRunner {
             }
             tracing::warn!(
                 hostgroup = row,
-                "auto_failover: if the writer is lost, a replica takes its place, and writes that were acknowledged and \
-                 that no replica has received ARE LOST; it gets writes only while more than half of the servers are seen \
-                 that replicate from it"
+                "auto_failover is on: if the writer is lost, Weir promotes a replica, and acknowledged writes that no replica has received ARE LOST; the writer gets writes only while more than half of the servers are seen to replicate from it"
             );
             let servers: Vec<(Endpoint, Options)> = self
                 .members(row)
@@ -173,7 +171,7 @@ impl OperationRunner {
             if servers.len() < 3 {
                 tracing::warn!(
                     hostgroup = row,
-                    "auto_failover has no effect: it takes three servers or more"
+                    "auto_failover has no effect: it needs three servers or more"
                 );
             }
             let look = move || {

@@ -114,7 +114,7 @@ impl OperationRunner {
             return Err(DrainError::WantedOutInSilence { server, names: names(&gone) });
         }
         self.release(endpoint)?;
-        Ok(format!("{endpoint} gets work again, although {} wanted it out", names(&gone)))
+        Ok(format!("{endpoint} gets work again, although {} has drained it", names(&gone)))
     }
 
     /// Has the rows removed by which Weirs want a server out that are no more.
@@ -178,8 +178,7 @@ impl OperationRunner {
         for hostgroup in &clusters {
             if !self.shares_drains(*hostgroup) {
                 progress.tell(format!(
-                    "other Weirs in front of hostgroup {hostgroup}, if there are any, are not told: run `weir drain` there, \
-                     too (docs: several Weirs)"
+                    "other Weirs in front of hostgroup {hostgroup} are not informed: if there are any, run `weir drain` there, too (docs: several Weirs)"
                 ));
             }
         }
@@ -265,7 +264,7 @@ impl OperationRunner {
             .set(endpoint, is_drained)
             .map_err(|cause| DrainError::Unsaved { datadir: self.context.config.datadir.clone(), cause })?;
         if changes {
-            tracing::info!(server = %endpoint, is_drained, "an order has drained a server, or ended that");
+            tracing::info!(server = %endpoint, is_drained, "a server was drained or undrained by command");
             let change = if is_drained { "drain" } else { "undrain" };
             self.context.proxy.log_change(None, change, format!("{endpoint} is {words}"));
             self.context.proxy.apply_drained()?;

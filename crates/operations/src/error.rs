@@ -9,7 +9,7 @@ use weir_topology::{Endpoint, InstanceId};
 
 /// Weir is to end, and nothing is waited for any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("weir is ending")]
+#[error("weir is shutting down")]
 pub struct Ending;
 
 /// Why the writer role was not moved.
@@ -30,7 +30,7 @@ pub enum SwitchoverError {
     #[error("the cluster is not configured any more")]
     NotConfigured,
     /// Nobody has the role.
-    #[error("there is no writer: a failover is under way, or nobody can write")]
+    #[error("there is no writer: a failover is under way, or no server can write")]
     NoWriter,
     /// Each of several servers has it.
     #[error("there are several writers: nothing to switch")]
@@ -69,7 +69,9 @@ pub enum SwitchoverError {
         by: InstanceId,
     },
     /// Statements would be held until the leases of Weirs end that are not heard of.
-    #[error("{names}, not heard of for a moment, may still write to {from}: try again in some seconds")]
+    #[error(
+        "{names} may still write to {from}, and has not been heard of lately: try again in a few seconds"
+    )]
     SilentWeirs {
         /// These Weirs.
         names: String,
@@ -152,7 +154,7 @@ pub enum SwitchoverError {
         cause: Error,
     },
     /// The function that moves the primary takes what is no member's id.
-    #[error("{0} accepts a text that is no member's id")]
+    #[error("{0} has accepted an invalid member id, so Weir can't check its privileges")]
     AcceptsNoId(Endpoint),
     /// The target has no id by which the group knows it.
     #[error("{0} has no server_uuid")]
@@ -162,8 +164,7 @@ pub enum SwitchoverError {
     GroupRefuses(Error),
     /// The group would wait for these, and nobody could take that back.
     #[error(
-        "{count} transactions are left on {from}, of clients beside Weir or of readers (--force has the group close \
-         their connections)"
+        "{count} transactions of readers, or of clients that bypass Weir, are left on {from} (--force makes the group close their connections)"
     )]
     TransactionsLeft {
         /// How many, as the server says.
@@ -172,7 +173,7 @@ pub enum SwitchoverError {
         from: Endpoint,
     },
     /// The cluster's roles are read from a variable that nothing but a restart changes.
-    #[error("check_type looks at innodb_read_only, which no statement can set")]
+    #[error("check_type uses innodb_read_only, which no statement can set")]
     InnodbReadOnly,
     /// A step of a procedure at the servers has failed.
     #[error(transparent)]
@@ -230,7 +231,7 @@ pub enum DrainError {
         reasons: String,
     },
     /// Other Weirs want it out.
-    #[error("this Weir lets {server} in, but {names} wants it out: run `weir undrain` there")]
+    #[error("{server} is undrained here, but still drained by {names}: run `weir undrain` there")]
     WantedOut {
         /// The server.
         server: Endpoint,
@@ -239,8 +240,7 @@ pub enum DrainError {
     },
     /// Other Weirs want it out that may be no more.
     #[error(
-        "this Weir lets {server} in, but {names} wants it out and is not heard of: run `weir undrain` there, or, if it is \
-         no more, `weir undrain --force` here"
+        "{server} is undrained here, but still drained by {names}, which has not been heard of lately: run `weir undrain` there, or, if that Weir no longer exists, `weir undrain --force` here"
     )]
     WantedOutInSilence {
         /// The server.
@@ -250,7 +250,7 @@ pub enum DrainError {
     },
     /// What other Weirs have said of the server could not be taken back.
     #[error(
-        "this Weir lets {0} in, but the rows of other Weirs in weir.drains could not be removed: see `weir status`"
+        "{0} is undrained here, but the rows of other Weirs in weir.drains could not be removed: see `weir status`"
     )]
     RowsRemain(Endpoint),
     /// The disk does not take the list.

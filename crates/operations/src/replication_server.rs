@@ -81,7 +81,7 @@ impl ReplicationServer {
         let is_plain =
             position.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | ',' | '_'));
         if !is_plain || position.len() > POSITION_BYTES_MAX {
-            return Err(format!("{} has no global transaction ids that are understood", self.endpoint));
+            return Err(format!("{} has global transaction ids in an unknown form", self.endpoint));
         }
         Ok(position)
     }
@@ -302,8 +302,9 @@ impl Server for ReplicationServer {
             return Ok(None);
         }
         let [from, to, by] = [0, 1, 2].map(|column| rows.text(0, column).unwrap_or_default());
-        let nonsense =
-            |cause| format!("{}: weir.switchovers holds what no Weir has written: {cause}", self.endpoint);
+        let nonsense = |cause| {
+            format!("{}: weir.switchovers has a row that no Weir has written: {cause}", self.endpoint)
+        };
         let endpoint = |text: &str| text.parse::<Endpoint>().map_err(|cause| nonsense(cause.to_string()));
         Ok(Some(Entry {
             writer_hostgroup,

@@ -192,7 +192,7 @@ fn create(base: &Path) -> io::Result<(Open, u32)> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("somebody else makes files of the same names"))
+    Err(io::Error::other("another program makes files of the same names"))
 }
 
 fn numbered(base: &Path, number: u32) -> PathBuf {

@@ -223,13 +223,11 @@ impl Digests {
             match self.sums.is_full() {
                 true => tracing::warn!(
                     rows,
-                    "the table of digests is full (mysql-query_digests_max): statements of further digests are only counted \
-                     in all, as weir_digests_dropped, until it begins again or has more room"
+                    "the table of digests is full (mysql-query_digests_max): statements with new digests are only counted, in weir_digests_dropped, until the table is reset or its limit raised"
                 ),
                 false => tracing::warn!(
                     rows,
-                    "more new digests, users or schemas at a time than can be taken in: some statements are only counted \
-                     in all, as weir_digests_dropped"
+                    "too many new digests, users or schemas at a time: some statements are only counted, in weir_digests_dropped"
                 ),
             }
         }

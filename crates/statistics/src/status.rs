@@ -72,7 +72,7 @@ pub struct ServerStatus {
     pub role: String,
     /// ProxySQL's word for its state.
     pub status: String,
-    /// Its share of the hostgroup's work.
+    /// Share of the hostgroup's statements.
     pub weight: u32,
     /// Connections to the server, of all hostgroups, that a session has now.
     pub used: u64,

@@ -15,8 +15,7 @@ pub enum StoreError {
     },
     /// The database is no database, or a damaged one.
     #[error(
-        "{path} is damaged ({reason}): nothing of it was used or changed. Put a copy of it in its place, or move it \
-         away and start again: then the configuration file is read into a new one",
+        "{path} is damaged ({reason}), and was neither used nor changed. Restore a copy, or move it away and start again: Weir then reads the configuration file into a new one",
         path = path.display()
     )]
     Damaged {
@@ -45,7 +44,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Nothing may be saved now: [`Store::seal`](crate::Store::seal).
-    #[error("what is saved can't be changed now: {0}")]
+    #[error("the saved configuration can't be changed now: {0}")]
     Sealed(&'static str),
     /// There is no such table, or it is of another schema.
     #[error("there is no table {0}")]

@@ -287,7 +287,7 @@ fn set_aside(connection: &Connection, path: &Path, cause: &StoreError) -> Result
     std::fs::rename(path, &away).map_err(|cause| StoreError::File { path: path.to_owned(), cause })?;
     attach_history(connection, path)?;
     Ok(format!(
-        "{} could not be read ({cause}): it is now {}, and statistics begin anew",
+        "{} could not be read ({cause}): it is now {}, and statistics start from zero",
         path.display(),
         Path::new(&away).display()
     ))

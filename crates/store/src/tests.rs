@@ -268,7 +268,7 @@ fn damaged_statistics_are_set_aside() {
     drop(Store::open(dir.path()).unwrap());
     std::fs::write(dir.path().join(STATS_FILE), vec![b'x'; 8192]).unwrap();
     let Opened { notes, .. } = Store::open(dir.path()).unwrap();
-    assert!(notes.iter().any(|note| note.contains("statistics begin anew")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("statistics start from zero")), "{notes:?}");
     assert!(dir.path().join(format!("{STATS_FILE}.damaged")).exists());
 }
 

@@ -24,7 +24,7 @@ impl Endpoint {
 
 /// A text that is no [`Endpoint`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no HOST:PORT (an IPv6 address in brackets: [::1]:3306)")]
+#[error("'{0}' is not HOST:PORT (an IPv6 address in brackets: [::1]:3306)")]
 pub struct NoEndpoint(String);
 
 impl FromStr for Endpoint {

@@ -287,7 +287,7 @@ pub struct Intent {
     pub hostgroup: u32,
     /// What the user wants of it there.
     pub wish: Wish,
-    /// Its share of the hostgroup's work.
+    /// Share of the hostgroup's statements.
     pub weight: u32,
     /// The most connections to it in the hostgroup.
     pub max_connections: u32,

@@ -385,7 +385,7 @@ impl fmt::Display for Reason {
             Self::NotObservedForLong { age_ms } => write!(f, "last probed {age_ms} ms ago"),
             Self::Unreachable { cause } => f.write_str(cause),
             Self::TimedOut { timeouts } => write!(f, "{timeouts} probes in a row without an answer"),
-            Self::JustBack => f.write_str("answers again, after a long silence, since a moment ago"),
+            Self::JustBack => f.write_str("answers again after a long silence"),
             Self::NotConnected => f.write_str("wsrep_connected is OFF"),
             Self::NotReady => f.write_str("wsrep_ready is OFF"),
             Self::NonPrimary { cluster_status } => write!(f, "wsrep_cluster_status is {cluster_status}"),
@@ -424,7 +424,7 @@ impl fmt::Display for Reason {
             Self::AwaitsClaim => f.write_str("waits until the next epoch is written to weir.topology"),
             Self::AwaitsPeer { lost, peer } => write!(
                 f,
-                "waits: another Weir ({peer}) reaches {lost}, so only the way to it from here is broken"
+                "waits: another Weir ({peer}) reaches {lost}, so only the path to it from here is broken"
             ),
             Self::AwaitsSilentPeer { lost, peer } => write!(
                 f,
@@ -448,9 +448,9 @@ impl fmt::Display for Reason {
                 write!(f, "waits until the group has another primary than {lost}")
             }
             Self::AwaitsBacklog { transactions } => {
-                write!(f, "new primary that has {transactions} transactions of before to apply")
+                write!(f, "new primary, which still has to apply {transactions} earlier transactions")
             }
-            Self::AnotherPrimary { other } => write!(f, "{other} calls itself primary, too"),
+            Self::AnotherPrimary { other } => write!(f, "{other} reports that it is primary, too"),
             Self::NotInGroup => f.write_str("not a member of a group"),
             Self::NotOnline { state } => write!(f, "its state in the group is {}", state.name()),
             Self::NoQuorum { unreachable, members } => {
@@ -484,29 +484,27 @@ impl fmt::Display for Reason {
             ),
             Self::Replaced { writer } => write!(
                 f,
-                "not read_only, but {writer} has taken its place while it was away: no work before somebody makes it \
-                 read_only, or other servers its replicas"
+                "not read_only, but {writer} has replaced it while it was away: it gets no work until you make it read_only, or make other servers its replicas"
             ),
             Self::Deposed { writer } => write!(
                 f,
-                "not read_only, but the others replicate from {writer}: no work before it does, too"
+                "not read_only, but the others replicate from {writer}: it gets no work until it does, too"
             ),
             Self::NoMajority { support, majority } => write!(
                 f,
-                "not read_only, but only {support} servers are seen that get their data from it, {majority} are needed \
-                 with auto_failover"
+                "not read_only, but only {support} servers are seen to get their data from it; auto_failover needs {majority}"
             ),
-            Self::NoSource { writer } => write!(f, "replicates from nobody, and {writer} is the writer"),
+            Self::NoSource { writer } => write!(f, "has no source, and {writer} is the writer"),
             Self::OtherLine => {
                 f.write_str("gets its data from a server that did not replicate from the last writer")
             }
             Self::OtherSource { source } => write!(f, "replicates from {source}, which is not the writer"),
             Self::AwaitsVotes { lost, votes, majority } => write!(
                 f,
-                "waits for {lost}: {votes} servers say that they can't connect to it, {majority} are needed for a failover"
+                "waits for {lost}: {votes} servers report that they can't connect to it, {majority} are needed for a failover"
             ),
             Self::AwaitsReturn { lost } => {
-                write!(f, "waits for a moment whether {lost} comes back, to which no majority can connect")
+                write!(f, "waits a moment for {lost}, to which no majority can connect")
             }
             Self::AwaitsFailover { lost } => {
                 write!(f, "waits until a replica of {lost} has been made the writer")

@@ -31,7 +31,7 @@ pub struct Place {
     pub role: Role,
     /// Whether it takes work there.
     pub status: Status,
-    /// Its share of the hostgroup's work. 0: only if all others are 0.
+    /// Share of the hostgroup's statements. 0: only if all others are 0.
     pub weight: u32,
     /// The most connections to it in the hostgroup.
     pub max_connections: u32,

@@ -23,7 +23,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   weir config diff -c /etc/weir.toml
   weir config export --datadir /var/lib/weir -o weir.toml
 
-Exit status: see `weir config check --help` and so on.";
+Exit status: see the `--help` of each command.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   weir config check -c /etc/weir.toml
@@ -31,15 +31,15 @@ const CHECK_EXAMPLES: &str = "Examples:
   weir config check -c /var/lib/weir/weir.db --json | jq '.faults[]'
   weir config check -c /etc/weir.toml --cluster     also what privileges and options the servers lack
 
-Exit status: 0 if the configuration is good, 1 if it has faults, 2 for wrong use, 3 if something is missing on a server.";
+Exit status: 0 if the configuration is valid, 1 if it has errors, 2 for wrong use, 3 if something is missing on a server.";
 
 const DIFF_EXAMPLES: &str = "Examples:
-  weir config diff -c /etc/weir.toml                against weir.db in its datadir: what would start next
+  weir config diff -c /etc/weir.toml                against weir.db in its datadir, from which Weir starts next
   weir config diff -c /etc/proxysql.cnf --datadir /var/lib/weir
   weir config diff -c new.toml --with old.toml      against another file of any form
   weir config diff -c /etc/weir.toml --json | jq -r '.[].table'
 
-Values of passwords are never shown. Exit status: 0 if both say the same, 3 if they differ, 1
+Values of passwords are never shown. Exit status: 0 if both are equal, 3 if they differ, 1
 for an error, 2 for wrong use.";
 
 const EXPORT_EXAMPLES: &str = "Examples:
@@ -47,21 +47,20 @@ const EXPORT_EXAMPLES: &str = "Examples:
   weir config export -c /etc/proxysql.cnf -o weir.toml        convert a file of any form
   weir config export --datadir /var/lib/weir --cnf            as ProxySQL's configuration file
 
-What has its default is left out. What Weir's own file refuses, such as what is not built or a reference to what is not
-there, stands there as a comment with the reason, and is told on standard error.
-The result holds passwords: with -o only its owner can read it.
-Exit status: 0 if the file does all that its source does, 3 if something that has an effect is left as a comment, 1 for
+Defaults are omitted. Settings that a weir.toml can't contain, such as features that are not built and broken references,
+become comments with the reason, and are listed on standard error.
+The result contains passwords: with -o only its owner can read it.
+Exit status: 0 if the file does everything that its source does, 3 if a setting with an effect became a comment, 1 for
 an error, 2 for wrong use.";
 
 const IMPORT_EXAMPLES: &str = "Examples:
   weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir    from ProxySQL's database
   weir config import /etc/proxysql.cnf --datadir /var/lib/weir
   weir config import weir.toml --datadir /var/lib/weir --force                over what was saved before
-  weir config import /etc/proxysql.cnf --dry-run --json                       only tell what has no effect
+  weir config import /etc/proxysql.cnf --dry-run --json                       only list settings without effect
 
-The result is what `weir serve` starts with. One that runs already takes it by LOAD ... FROM DISK.
-Exit status: 0 if everything that the source says was taken, with a warning for what has no effect; 1 if not, 2
-for wrong use.";
+`weir serve` starts with the result. A running Weir loads it by LOAD ... FROM DISK.
+Exit status: 0 if imported, with a warning for each setting without effect; 1 if not; 2 for wrong use.";
 
 /// What can be done with configurations
 #[derive(Subcommand)]

@@ -30,13 +30,13 @@ pub(crate) fn drain(
             Look::Used(used) => used,
             Look::LetIn => {
                 end_progress(shown);
-                eprintln!("weir: {server} is not drained any more: somebody has let it in again");
+                eprintln!("weir: {server} is not drained any more: it was undrained meanwhile");
                 return Ok(ExitCode::FAILURE);
             }
             Look::Unknown => {
                 end_progress(shown);
                 eprintln!(
-                    "weir: {server} is not in mysql_servers any more: nobody tells whether something still runs there"
+                    "weir: {server} is not in mysql_servers any more: see SHOW PROCESSLIST on the server for what still runs there"
                 );
                 return Ok(ExitCode::FAILURE);
             }

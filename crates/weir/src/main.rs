@@ -76,7 +76,7 @@ const CHECK_EXAMPLES: &str = "Examples:
   weir check -c weir.toml && systemctl reload weir
   weir check -c weir.toml --cluster     also what privileges and options the servers lack; changes nothing
 
-Exit status: 0 if the configuration is good, 1 if it has errors (each is printed with file, line and key), 2 for wrong
+Exit status: 0 if the configuration is valid, 1 if it has errors (each is printed with file, line and key), 2 for wrong
 use, 3 if something is missing on a server.";
 
 const STATS_EXAMPLES: &str = "Examples:
@@ -85,7 +85,7 @@ const STATS_EXAMPLES: &str = "Examples:
   weir stats servers -c /etc/weir.toml              who writes, who reads, and why
   weir stats errors -c /etc/weir.toml --json | jq 'select(.errno == 1062)'
 
-Times are in microseconds, moments in seconds since 1970. Counters begin at the start of weir.
+Durations are in microseconds, points in time in seconds since 1970. Counters start from zero with weir.
 Exit status: 0 with a report, 1 if no weir runs with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const STATUS_EXAMPLES: &str = "Examples:
@@ -118,8 +118,8 @@ const UNDRAIN_EXAMPLES: &str = "Examples:
   weir undrain 10.0.0.12:3306 -c /etc/weir.toml
   weir undrain 10.0.0.12:3306 --datadir /var/lib/weir
 
-The server gets work again as soon as the monitor finds it healthy. One that another Weir in front of the cluster has
-drained stays out until `weir undrain` there; --force ends that for a Weir that is no more.
+The server gets work again as soon as the monitor finds it healthy. A server that another Weir
+has drained stays out until `weir undrain` there; --force lets it in if that Weir no longer exists.
 Exit status: 0 if it is not drained any more, 1 for an error, 2 for wrong use.";
 
 const SWITCHOVER_EXAMPLES: &str = "Examples:
@@ -136,9 +136,9 @@ Examples:
   weir donor 10 -c /etc/weir.toml
   mariadbd --wsrep-sst-donor=\"$(weir donor 10 -c /etc/weir.toml)\"
 
-Prints what the node should have as wsrep_sst_donor: names of nodes that are not the
-writer, with a comma after each, as in n3,n2, - the last comma lets the group choose
-if none of these can. An empty line: nobody but the writer could be the donor.
+Prints the best wsrep_sst_donor for a joining node: the names of all possible donors
+except the writer, each followed by a comma, as in n3,n2, - the last comma lets the
+cluster choose if none of them can. An empty line: only the writer could be the donor.
 Exit status: 0, 1 if there is no such cluster or no weir runs with this datadir, 2 for wrong use.";
 
 /// One MySQL service in front of a cluster of MySQL-family servers

@@ -192,7 +192,7 @@ fn log_differences(
     let found = differences(&source.rows, saved)?;
     let file = path.display();
     if found.is_empty() {
-        tracing::info!(database, "configuration: the database; the file {file} says the same");
+        tracing::info!(database, "configuration: the database; the file {file} is equal");
         return Ok(());
     }
     tracing::warn!(

@@ -179,7 +179,7 @@ impl Source for WebSource {
     fn readiness(&self, hostgroup: Option<u32>) -> Readiness {
         let mut closed = Vec::new();
         if self.is_leaving.load(Ordering::Relaxed) {
-            closed.push("weir is ending: it takes no more clients".to_owned());
+            closed.push("weir is shutting down: no new clients are accepted".to_owned());
         }
         if self.is_paused.load(Ordering::Relaxed) {
             closed.push("paused by an admin: no new clients are accepted".to_owned());

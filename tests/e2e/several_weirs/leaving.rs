@@ -58,7 +58,7 @@ pub(super) fn one_name(env: &Env) -> CaseResult {
         Ok(name(weirs.weir(0))? != name(weirs.weir(1))?)
     })?;
     let logs = weirs.weir(0).log() + &weirs.weir(1).log();
-    ensure!(logs.contains("another Weir in front of the same cluster has the name"), "{logs}");
+    ensure!(logs.contains("another Weir in front of the same cluster has this Weir's name"), "{logs}");
     // And a switchover is one for both, as soon as nobody waits for the old name.
     eventually("a switchover", PATIENCE, || {
         Ok(run(weirs.weir(0), &["switchover", "100", "--grace-ms", "8000"])?.status.success())

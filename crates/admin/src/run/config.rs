@@ -27,7 +27,7 @@ impl Session {
     pub(super) fn save_config(&mut self, path: &str) -> Result<Reply, SqlError> {
         self.needs_admin()?;
         if !Path::new(path).is_absolute() {
-            return Err(SqlError::new(error::WRONG_ARGUMENTS, "the file is named by its absolute path"));
+            return Err(SqlError::new(error::WRONG_ARGUMENTS, "give the absolute path of the file"));
         }
         let text = self.config_text()?;
         let write = || -> std::io::Result<()> {

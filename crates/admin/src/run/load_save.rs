@@ -20,7 +20,7 @@ impl Session {
                 self.shared.store().save_runtime_to_memory(&[way.module]).map_err(refused)?;
             }
             (Place::File, Place::Memory) => self.load_from_file(way.module)?,
-            _ => return Err(SqlError::syntax("rows do not go this way")),
+            _ => return Err(SqlError::syntax("nothing can be copied in this direction")),
         }
         tracing::info!(user = self.user, module = way.module.name(), from = ?way.from, to = ?way.to, "admin");
         done("")

@@ -222,7 +222,7 @@ pub(crate) fn has_no_server(hostgroup: u32) -> String {
 fn tls_possible(users: &[Arc<MysqlUser>], lines: &Lines<'_>, report: &mut Report) {
     for (index, user) in users.iter().enumerate() {
         if user.active && user.use_ssl {
-            let reason = "nobody could log in: mysql_variables.have_ssl is false";
+            let reason = "no client could log in: mysql_variables.have_ssl is false";
             report.tolerate_reference(&lines.of(index, &**user), "use_ssl", "mysql-have_ssl", reason);
         }
     }

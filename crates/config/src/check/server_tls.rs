@@ -21,7 +21,7 @@ pub(crate) fn consistent(
         let (use_ssl, first) = *seen.entry(row.endpoint()).or_insert((row.use_ssl, index));
         if let Some(lines) = servers.filter(|_| use_ssl != row.use_ssl) {
             let reason = format!(
-                "differs from the row of {} in {}: a server has one",
+                "differs from the row of {} in {}: all rows of a server must agree",
                 row.endpoint(),
                 lines.at(first).pointer()
             );

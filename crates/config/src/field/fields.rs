@@ -126,7 +126,7 @@ impl<'t, 'r> Fields<'t, 'r> {
 
     fn column(&self, name: &str) -> Option<&'static Column> {
         let found = self.columns.iter().find(|column| column.name == name);
-        debug_assert!(found.is_some(), "{name} is no column of this table");
+        debug_assert!(found.is_some(), "{name} is not a column of this table");
         found
     }
 

@@ -84,7 +84,7 @@ fn a_file_for_each_log(f: &mut Fields<'_, '_>, v: &LogVariables) {
     for (at, (name, path)) in names.iter().enumerate() {
         let same = names.iter().take(at).find(|(_, other)| path.is_some() && other == path);
         if let Some((other, _)) = same {
-            f.refuse(name, format!("is the file of {other} too: give each log its own"));
+            f.refuse(name, format!("is the file of {other}, too: give each log its own"));
         }
     }
 }

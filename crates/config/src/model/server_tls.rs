@@ -252,7 +252,7 @@ fn ciphers(f: &mut Fields<'_, '_>, name: &'static str, versions: TlsVersions) ->
         };
         if !(if cipher.is_v13 { versions.v13 } else { versions.v12 }) {
             let version = if cipher.is_v13 { "TLSv1.3" } else { "TLSv1.2" };
-            f.refuse(name, format!("{word} is of {version}, which tls_version leaves out"));
+            f.refuse(name, format!("{word} is of {version}, which tls_version excludes"));
             return Vec::new();
         }
         ciphers.push(*cipher);
@@ -269,7 +269,7 @@ fn tls_versions(f: &mut Fields<'_, '_>, name: &'static str) -> Option<TlsVersion
             "TLSv1.2" => versions.v12 = true,
             "TLSv1.3" => versions.v13 = true,
             "TLSv1" | "TLSv1.0" | "TLSv1.1" => {
-                f.refuse(name, format!("{word} is broken and not spoken (TLSv1.2, TLSv1.3)"));
+                f.refuse(name, format!("{word} is insecure and not supported (TLSv1.2, TLSv1.3)"));
                 return None;
             }
             word => {

@@ -22,7 +22,7 @@ pub(crate) fn cluster_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<Cl
         Some((_, Some(1))) => WriterIsAlsoReader::Yes,
         Some((_, Some(2))) => WriterIsAlsoReader::BackupWriters,
         Some((item, _)) => {
-            f.refuse("writer_is_also_reader", format!("{} is none of 0, 1 and 2", item.describe()));
+            f.refuse("writer_is_also_reader", format!("{} is not 0, 1 or 2", item.describe()));
             WriterIsAlsoReader::No
         }
     };

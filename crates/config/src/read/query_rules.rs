@@ -86,7 +86,7 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
         Some((_, Some(1))) => Some(Multiplex::On),
         Some((_, Some(2))) => Some(Multiplex::NotForVariables),
         Some((item, _)) => {
-            f.refuse("multiplex", format!("{} is none of 0, 1 and 2", item.describe()));
+            f.refuse("multiplex", format!("{} is not 0, 1 or 2", item.describe()));
             None
         }
     };

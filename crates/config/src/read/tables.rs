@@ -304,7 +304,7 @@ fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Option<Vec<Row<'t>>> {
         let Source::Row(cells) = row.source else { return true };
         let is_for_servers_only = cells.get("frontend") == Some(&Cell::Integer(0));
         if is_for_servers_only {
-            let reason = "0 is not built yet: the row is left out, servers are shown what clients have shown";
+            let reason = "0 is not built yet: the row is ignored, and Weir logs in at servers with the client's password";
             report.tolerate(&row.place, "frontend", reason);
         }
         !is_for_servers_only

@@ -98,7 +98,7 @@ fn fits_cluster(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) 
     };
     for key in unfit.iter().copied().flatten().copied() {
         if f.has(key) {
-            f.refuse(key, format!("does not hold for a row of {table}"));
+            f.refuse(key, format!("does not apply to a row of {table}"));
         }
     }
 }
@@ -115,11 +115,11 @@ fn fits_failover(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32)
     let unset = [ReadOnlyCheck::InnodbReadOnly, ReadOnlyCheck::Both];
     match replicas {
         None if chooses_itself => {
-            f.refuse("auto_failover", format!("holds for rows of {} only", REPLICATION));
+            f.refuse("auto_failover", format!("applies to rows of {} only", REPLICATION));
         }
         Some(row) if unset.contains(&row.check_type) => f.refuse(
             "auto_failover",
-            "can't be where check_type looks at innodb_read_only, which no statement can set",
+            "can't be where check_type uses innodb_read_only, which no statement can set",
         ),
         _ => {}
     }
@@ -161,7 +161,7 @@ fn account(f: &mut Fields<'_, '_>, name: &'static str, password: &'static str) -
         f.refuse(name, "is empty");
     }
     if username.is_none() && secret.is_some() {
-        f.refuse(password, format!("is of no use without {name}"));
+        f.refuse(password, format!("needs {name}"));
     }
     let username = username.filter(|name| !name.is_empty())?;
     Some(OwnAccount { username, password: Secret::new(secret.unwrap_or_default()) })

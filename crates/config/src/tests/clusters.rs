@@ -11,7 +11,7 @@ fn faults_of_group_replication_hostgroups() {
     let start = format!("{SERVER}{GROUP}");
     for (line, message) in [
         ("max_writers = 0", "max_writers: 0 is out of range (1..1000)"),
-        ("writer_is_also_reader = 3", "writer_is_also_reader: 3 is none of 0, 1 and 2"),
+        ("writer_is_also_reader = 3", "writer_is_also_reader: 3 is not 0, 1 or 2"),
         ("check_type = \"read_only\"", "check_type: unknown key"),
     ] {
         assert_fault(&start, line, &format!("mysql_group_replication_hostgroups[0].{message}"));

@@ -33,7 +33,7 @@ fn faults_of_logs() {
     assert_eq!(
         messages(&format!("{TABLE}{both}")),
         [
-            "weir.toml:3: mysql_variables.auditlog_filename: is the file of eventslog_filename too: give each log \
+            "weir.toml:3: mysql_variables.auditlog_filename: is the file of eventslog_filename, too: give each log \
           its own"
         ]
     );

@@ -33,7 +33,7 @@ fn faults_of_query_rules() {
         ("timeout = -1", "timeout: -1 is out of range (0..2147483647)"),
         ("retries = 1001", "retries: 1001 is out of range (0..1000)"),
         ("delay = 1.5", "delay: 1.5 is not an integer"),
-        ("multiplex = 3", "multiplex: 3 is none of 0, 1 and 2"),
+        ("multiplex = 3", "multiplex: 3 is not 0, 1 or 2"),
         ("apply = \"yes\"", "apply: \"yes\" is neither true nor false"),
         ("cache_ttl = 1000", "cache_ttl: not built yet"),
         ("cache_empty_result = 1", "cache_empty_result: 1 is not built yet (only 0)"),

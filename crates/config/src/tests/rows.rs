@@ -136,8 +136,7 @@ fn the_row_of_a_user_for_servers_only_is_left_out() {
     assert_eq!(
         warnings(&rows),
         [
-            "mysql_users (app): frontend: 0 is not built yet: the row is left out, servers are shown what clients \
-             have shown"
+            "mysql_users (app): frontend: 0 is not built yet: the row is ignored, and Weir logs in at servers with the client's password"
         ]
     );
     rows.set("mysql_users", vec![for_servers]);

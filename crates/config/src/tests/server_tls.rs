@@ -23,13 +23,16 @@ fn faults_of_tls_towards_servers() {
         ),
         (
             "ssl_cipher = \"TLS_AES_128_GCM_SHA256\"\ntls_version = \"TLSv1.2\"",
-            "ssl_cipher: TLS_AES_128_GCM_SHA256 is of TLSv1.3, which tls_version leaves out",
+            "ssl_cipher: TLS_AES_128_GCM_SHA256 is of TLSv1.3, which tls_version excludes",
         ),
         (
             "username = \"app\"",
             "username: not built yet (only an empty string): connections go from one user to another",
         ),
-        ("tls_version = \"TLSv1.1\"", "tls_version: TLSv1.1 is broken and not spoken (TLSv1.2, TLSv1.3)"),
+        (
+            "tls_version = \"TLSv1.1\"",
+            "tls_version: TLSv1.1 is insecure and not supported (TLSv1.2, TLSv1.3)",
+        ),
         ("tls_version = \"TLSv1.4\"", "tls_version: unknown word \"TLSv1.4\", did you mean \"TLSv1.2\"?"),
         ("ssl_certs = \"c\"", "ssl_certs: unknown key, did you mean \"ssl_cert\"?"),
     ] {
@@ -47,7 +50,7 @@ fn faults_of_tls_towards_servers() {
     assert_eq!(
         messages(&format!("{SERVER}{both}use_ssl = 1\n")),
         [
-            "weir.toml:4: mysql_servers[1].use_ssl: differs from the row of db1:3306 in line 1: a server has one"
+            "weir.toml:4: mysql_servers[1].use_ssl: differs from the row of db1:3306 in line 1: all rows of a server must agree"
         ]
     );
 }

@@ -30,9 +30,9 @@ fn faults_of_weir_topology() {
         ("epoch = \"on\"", "epoch: unknown word \"on\" (one of: auto, required, optional)"),
         ("assist = \"on\"", "assist: unknown word \"on\" (one of: off, dead, hung)"),
         ("assist_username = \"\"", "assist_username: is empty"),
-        ("assist_password = \"x\"", "assist_password: is of no use without assist_username"),
+        ("assist_password = \"x\"", "assist_password: needs assist_username"),
         ("assist_password = 1", "assist_password: an integer is not a string"),
-        ("auto_failover = true", "auto_failover: holds for rows of mysql_replication_hostgroups only"),
+        ("auto_failover = true", "auto_failover: applies to rows of mysql_replication_hostgroups only"),
         ("fail_back = \"never\"", "fail_back: unknown key, did you mean \"failback\"?"),
     ] {
         assert_fault(&start, line, &format!("weir_topology[0].{message}"));
@@ -62,18 +62,17 @@ fn a_row_is_of_one_cluster() {
 fn some_keys_are_for_some_clusters_only() {
     let start = format!("{SERVER}{GROUP}{ROW}");
     assert_eq!(messages(&format!("{start}min_readers = 2\n")), [""; 0]);
-    let table = "does not hold for a row of mysql_group_replication_hostgroups";
+    let table = "does not apply to a row of mysql_group_replication_hostgroups";
     assert_fault(&start, "assist = \"off\"", &format!("weir_topology[0].assist: {table}"));
     let start = format!("{SERVER}{REPLICATION}{ROW}");
-    let table = "does not hold for a row of mysql_replication_hostgroups";
+    let table = "does not apply to a row of mysql_replication_hostgroups";
     assert_fault(&start, "min_readers = 2", &format!("weir_topology[0].min_readers: {table}"));
     assert_fault(&start, "failback = \"never\"", &format!("weir_topology[0].failback: {table}"));
-    let message = "weir_topology[0].replication_password: is of no use without replication_username";
+    let message = "weir_topology[0].replication_password: needs replication_username";
     assert_fault(&start, "replication_password = \"x\"", message);
     assert_eq!(messages(&format!("{start}auto_failover = 1\n")), [""; 0]);
     let innodb = format!("{SERVER}{REPLICATION}check_type = \"innodb_read_only\"\n{ROW}");
-    let message = "weir_topology[0].auto_failover: can't be where check_type looks at innodb_read_only, which no \
-                   statement can set";
+    let message = "weir_topology[0].auto_failover: can't be where check_type uses innodb_read_only, which no statement can set";
     assert_fault(&innodb, "auto_failover = true", message);
     let accounts =
         "switchover_username = \"mover\"\nreplication_username = \"replica\"\nreplication_password = \"p\"\n";
@@ -81,7 +80,7 @@ fn some_keys_are_for_some_clusters_only() {
     assert_eq!(row.switchover_account.map(|account| account.username), Some("mover".to_owned()));
     assert_eq!(row.replication_account.map(|account| account.username), Some("replica".to_owned()));
     let start = format!("{SERVER}{GALERA}{ROW}");
-    let table = "does not hold for a row of mysql_galera_hostgroups";
+    let table = "does not apply to a row of mysql_galera_hostgroups";
     for key in ["switchover_username", "replication_username"] {
         assert_fault(&start, &format!("{key} = \"x\""), &format!("weir_topology[0].{key}: {table}"));
     }

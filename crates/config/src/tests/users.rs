@@ -92,6 +92,6 @@ fn faults_of_users() {
     );
     assert_eq!(
         messages(&format!("{SERVER}{USER}use_ssl = 1\n[mysql_variables]\nhave_ssl = 0")),
-        ["weir.toml:4: mysql_users[0].use_ssl: nobody could log in: mysql_variables.have_ssl is false"]
+        ["weir.toml:4: mysql_users[0].use_ssl: no client could log in: mysql_variables.have_ssl is false"]
     );
 }

@@ -54,8 +54,7 @@ impl TopologyThread {
         warn!(
             %was,
             now = %name,
-            "another Weir in front of the same cluster has the name of this one, as after a copy of its datadir: this one has \
-             taken a new name"
+            "another Weir in front of the same cluster has this Weir's name, for instance after a copy of the datadir: this one has taken a new name"
         );
         for group in &mut Arc::make_mut(&mut self.roles).groups {
             if let Some(leadership) = &mut group.leadership {

@@ -93,7 +93,7 @@ impl OperationRunner {
         match answer {
             Err(error @ Error::Server { .. }) => return Err(SwitchoverError::GroupRefuses(error)),
             // Nobody knows whether the group has got it: its members will tell.
-            Err(error) => plan.progress.tell(format!("{}: {error}; looking at what the group does", plan.to)),
+            Err(error) => plan.progress.tell(format!("{}: {error}; checking the group's state", plan.to)),
             Ok(()) => {}
         }
         plan.progress.tell(format!("waiting until {} writes and has applied everything", plan.to));

@@ -103,8 +103,9 @@ impl Pools {
         let connection = &self.connections[key];
         let (server, identity) = (connection.server, connection.identity);
         let endpoint = &self.servers[server].server.endpoint;
-        let message =
-            format!("{endpoint} can't do {missing:?}, which was agreed on at the login: connect again");
+        let message = format!(
+            "{endpoint} does not support {missing:?}, which was negotiated at the login: connect again"
+        );
         if matches!(connection.purpose, Purpose::Kill(_)) {
             return self.dial_failed(ctx, key, None, &message);
         }

@@ -77,15 +77,15 @@ totals! {
     pool_lends,
     /// Times that a session gave one back.
     pool_returns,
-    /// Connections closed for a reason other than the pool's size.
+    /// Connections closed for reasons other than the pool's size.
     pool_discards,
-    /// Times that a session left a server with its user variables.
+    /// Moves of a session with its user variables to another server.
     sessions_moved,
     /// Times that one was to, and could not.
     sessions_not_moved,
-    /// Statements that Weir has had killed at a server.
+    /// Statements that Weir has killed at a server.
     killed_queries,
-    /// Connections that Weir has had killed at a server.
+    /// Connections that Weir has killed at a server.
     killed_connections,
     /// Nanoseconds in which servers were at work on statements, all statements together.
     server_time_ns,

@@ -187,7 +187,7 @@ impl BackendLogin {
             self.capabilities & (Capabilities::MARIADB_EXTENDED_METADATA | Capabilities::QUERY_ATTRIBUTES);
         let missing = BACKEND_CAPABILITIES - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
-            return broken(&format!("the server can't do {missing:?}, which Weir needs"));
+            return broken(&format!("the server does not support {missing:?}, which Weir needs"));
         }
         let missing = promised - greeting.capabilities;
         if !missing.is_empty() {
@@ -208,7 +208,7 @@ impl BackendLogin {
             return BackendStep::Wait;
         }
         if !greeting.capabilities.contains(Capabilities::SSL) {
-            return broken("the server offers no TLS, which mysql_servers.use_ssl asks for");
+            return broken("the server offers no TLS, which mysql_servers.use_ssl requires");
         }
         let request = SslRequest {
             capabilities: self.capabilities,

@@ -61,7 +61,7 @@ pub enum ProcedureError {
         lost: Endpoint,
     },
     /// Fewer than half of the servers have lost the writer.
-    #[error("only {votes} replicas say now that they can't connect to {lost}, {needed} are needed{}", each("; ", .left))]
+    #[error("only {votes} replicas report now that they can't connect to {lost}, {needed} are needed{}", each("; ", .left))]
     TooFewVotes {
         /// How many have.
         votes: usize,
@@ -105,7 +105,7 @@ pub enum ProcedureError {
         server: Endpoint,
     },
     /// Each replica that may be the writer lacks something that another one has.
-    #[error("no replica that may be the writer has all that the others have: {}", .positions.join(" | "))]
+    #[error("no replica that may become the writer has received everything that the others have: {}", .positions.join(" | "))]
     NoneHasAll {
         /// The replicas with their positions.
         positions: Vec<String>,
@@ -190,8 +190,7 @@ pub enum ProcedureError {
     },
     /// A server that comes back has transactions of its own.
     #[error(
-        "{server} has transactions that {writer} lacks ({errant}): it is read_only, and stays without work until \
-         somebody has looked at them and made it a replica of {writer}"
+        "{server} has transactions that {writer} lacks ({errant}): it is read_only and gets no work until you have dealt with them and made it a replica of {writer}"
     )]
     Errant {
         /// The server.
@@ -218,7 +217,7 @@ pub enum ProcedureError {
         server: Endpoint,
     },
     /// More than one server takes writes.
-    #[error("{} are writable: all but one have to be made read_only by hand", .servers.join(" and "))]
+    #[error("{} are writable: set read_only on all but one", .servers.join(" and "))]
     SeveralWritable {
         /// The servers.
         servers: Vec<String>,
@@ -274,7 +273,7 @@ pub enum ProcedureError {
         server: Endpoint,
     },
     /// Two switchovers are in the journal, with different old writers.
-    #[error("{one} and {two} are both written down as old writers")]
+    #[error("{one} and {two} are both recorded as old writers")]
     TwoOldWriters {
         /// One of them.
         one: Endpoint,
@@ -288,7 +287,7 @@ pub enum ProcedureError {
         server: Endpoint,
     },
     /// An account that read_only does not stop writes to the old writer.
-    #[error("somebody still writes to {server} beside Weir, although it is read_only")]
+    #[error("a client that bypasses Weir still writes to {server}, although it is read_only")]
     WrittenBesideWeir {
         /// The old writer.
         server: Endpoint,
@@ -398,7 +397,7 @@ mod tests {
         assert_eq!(answers().with(left()).to_string(), "db1:3306 answers; not undone: a; not undone: b");
         let lost = Endpoint::new("db1", 3306);
         let votes = ProcedureError::TooFewVotes { votes: 1, lost, needed: 2, left: left() };
-        let told = "only 1 replicas say now that they can't connect to db1:3306, 2 are needed; a; b";
+        let told = "only 1 replicas report now that they can't connect to db1:3306, 2 are needed; a; b";
         assert_eq!(votes.to_string(), told);
         let locks = |causes| ProcedureError::TooFewLocks { locked: 1, needed: 2, causes }.to_string();
         assert_eq!(locks(left()), "only 1 servers can be locked, 2 are needed: a; b");

@@ -116,7 +116,7 @@ impl Failover {
         }
         let left: String = left.iter().map(|left| format!("; {left}")).collect();
         Ok(format!(
-            "{endpoint} is the writer in the place of {}, which is lost; acknowledged writes beyond {} are lost{left}",
+            "{endpoint} is the new writer in place of {}, which is lost; acknowledged writes beyond {} are lost{left}",
             self.lost,
             shown(&to.received)
         ))
@@ -131,7 +131,10 @@ impl Failover {
             let mut server = match around.connect(&other.server) {
                 Ok(server) => server,
                 Err(cause) => {
-                    left.push(format!("{} was not told of the new writer ({cause})", other.server));
+                    left.push(format!(
+                        "{} could not be made a replica of the new writer ({cause})",
+                        other.server
+                    ));
                     continue;
                 }
             };

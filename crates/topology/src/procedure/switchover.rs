@@ -120,7 +120,9 @@ impl<C: Server> Switchover<C> {
                     }
                     others.push(Other { server, is_replica, is_moved: false });
                 }
-                Err(cause) => left.push(format!("{other} was not told of its new source ({cause})")),
+                Err(cause) => {
+                    left.push(format!("{other} could not be made a replica of the new writer ({cause})"))
+                }
             }
         }
         let lock = lock_name(plan.writer_hostgroup);
@@ -165,7 +167,7 @@ impl<C: Server> Switchover<C> {
         if let Some(lacking) = self.from.enter(&entry)? {
             self.is_journaled = false;
             around.tell(format!(
-                "no other Weir can finish this if this one dies, as it can't be written down: {lacking}"
+                "if this Weir dies, no other one can finish the switchover, because it can't be recorded: {lacking}"
             ));
         }
         around.tell(format!("{from} is made read_only"));

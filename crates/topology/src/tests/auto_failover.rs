@@ -78,7 +78,7 @@ fn a_lost_source_is_given_up_after_a_while() {
     world.see_state(0, Err(refused()));
     world.decide();
     assert_eq!((world.picture().as_str(), world.succession().due), ("- R R", None));
-    assert!(world.waits_for().contains("whether 192.168.4.22:3306 comes back"), "{}", world.waits_for());
+    assert!(world.waits_for().contains("waits a moment for 192.168.4.22:3306"), "{}", world.waits_for());
     world.pass(AFTER_MS - 1);
     world.decide();
     assert_eq!(world.succession().due, None);
@@ -91,7 +91,7 @@ fn a_lost_source_is_given_up_after_a_while() {
     assert_eq!(world.succession().due, None);
     assert_eq!(
         world.waits_for(),
-        "waits for 192.168.4.22:3306: 1 servers say that they can't connect to it, 2 are needed for a failover"
+        "waits for 192.168.4.22:3306: 1 servers report that they can't connect to it, 2 are needed for a failover"
     );
 }
 
@@ -195,7 +195,7 @@ fn a_writer_needs_more_than_half_of_the_servers() {
         }
         world.decide();
         assert_eq!(world.writer() == Some(0), writes, "{what}");
-        let refusal = "get their data from it, 2 are needed with auto_failover";
+        let refusal = "get their data from it; auto_failover needs 2";
         assert_eq!(
             world.roles.explain(100).contains(refusal),
             !writes,
@@ -214,8 +214,7 @@ fn an_old_source_that_comes_back_writable_gets_nothing() {
     for mut world in [World::failing_over(), World::unseen(failover_policy())] {
         world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
         assert_eq!(world.picture(), "- W R");
-        let reason =
-            "not read_only, but the others replicate from 192.168.4.23:3306: no work before it does, too";
+        let reason = "not read_only, but the others replicate from 192.168.4.23:3306: it gets no work until it does, too";
         assert!(world.roles.explain(100).contains(reason), "{}", world.roles.explain(100));
         assert_eq!(world.succession().returned, [node(0)]);
         // The next writer is lost, too: what it alone has is not in the old one.

@@ -193,7 +193,9 @@ fn a_killed_primary() {
         state.applier_queue = 7;
     });
     world.decide();
-    assert!(world.roles.explain(100).contains("new primary that has 7 transactions of before to apply"));
+    assert!(
+        world.roles.explain(100).contains("new primary, which still has to apply 7 earlier transactions")
+    );
     world.see_member(1, elected);
     world.decide();
     assert_eq!(world.picture(), "- W R");
@@ -266,7 +268,7 @@ fn two_servers_that_call_themselves_primary() {
     world.see_member(1, also);
     world.decide();
     assert_eq!(world.writer(), None);
-    assert!(world.roles.explain(100).contains("192.168.4.23:3306 calls itself primary, too"));
+    assert!(world.roles.explain(100).contains("192.168.4.23:3306 reports that it is primary, too"));
     // One of them has not noticed that the group went on without it.
     world.see_member(1, elected);
     world.see_member(2, elected);

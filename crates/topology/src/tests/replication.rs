@@ -315,7 +315,7 @@ fn a_writer_that_was_replaced_while_it_was_away_gets_no_write() {
     assert_eq!(world.picture(), "- W R");
     let reason =
         world.roles.places.iter().find(|place| place.endpoint == node(0)).unwrap().reason.to_string();
-    assert!(reason.contains("192.168.4.23:3306 has taken its place while it was away"), "{reason}");
+    assert!(reason.contains("192.168.4.23:3306 has replaced it while it was away"), "{reason}");
     // The next one is lost, too: its replica still knows of its writes, the old writer does not.
     world.see_state(1, Err(refused()));
     world.decide();

@@ -273,7 +273,7 @@ fn a_weir_that_alone_lost_its_path_holds_and_says_why() {
     assert_eq!((a.world.writer(), b.world.writer()), (None, Some(0)));
     assert_eq!(
         a.waits_for(),
-        "waits: another Weir (b) reaches 192.168.4.22:3306, so only the way to it from here is broken"
+        "waits: another Weir (b) reaches 192.168.4.22:3306, so only the path to it from here is broken"
     );
     assert_eq!(tables.borrow().row.as_ref().map(|row| row.epoch), Some(1));
     // When the other has lost it too, the one that comes first claims, and both follow.

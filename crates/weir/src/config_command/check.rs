@@ -107,7 +107,7 @@ fn show(cluster: &Cluster) {
             println!("hostgroup {writer_hostgroup} {server}: nothing is missing");
         }
         for Missing { what, lost } in missing {
-            println!("hostgroup {writer_hostgroup} {server}: {what}; without, {lost}");
+            println!("hostgroup {writer_hostgroup} {server}: {what}; without it, {lost}");
         }
     }
     for remedy in &cluster.remedies {
@@ -137,12 +137,12 @@ fn look(config: &Config) -> Cluster {
 fn advice(remedy: &Remedy, server: &str) -> String {
     match remedy {
         Remedy::ProviderOptions(options) => format!(
-            "in my.cnf of {server}, added to what wsrep_provider_options says there (needs a restart):\n\
+            "in my.cnf of {server}, in addition to its present wsrep_provider_options (needs a restart):\n\
              [mysqld]\nwsrep_provider_options = \"{options}\""
         ),
         Remedy::Grant { privilege, user } => {
             format!(
-                "on the cluster, if it can log in and lacks only this:\nGRANT {privilege} TO '{user}'@'...';"
+                "on the cluster, if the account exists and lacks only this:\nGRANT {privilege} TO '{user}'@'...';"
             )
         }
     }

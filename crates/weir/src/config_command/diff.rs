@@ -26,7 +26,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result<ExitCode, ConfigCommandError> {
             println!("{}", difference.between(sides));
         }
         if found.is_empty() {
-            println!("both say the same");
+            println!("both are equal");
         }
     }
     Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFER) })

@@ -30,14 +30,13 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode, ConfigCommandError> 
         None => print!("{}", written.text),
     }
     for left_out in &written.left_out {
-        eprintln!("{left_out} (left as a comment)");
+        eprintln!("{left_out} (now a comment)");
     }
     if written.is_whole {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "weir: the file does not do all that its source does: look at what is left as a comment, correct it at its \
-         source, or leave it out there"
+        "weir: the file does less than its source: correct the settings that became comments at the source, or remove them there"
     );
     Ok(ExitCode::from(NOT_WHOLE))
 }

@@ -25,11 +25,11 @@ pub(crate) struct ControlClient {
 /// Why a running Weir could not be asked, or does not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlClientError {
-    #[error("{}: no weir answers there ({error}): is it running, with this datadir?", path.display())]
+    #[error("{}: no weir answers ({error}): is one running with this datadir?", path.display())]
     NotThere { path: PathBuf, error: io::Error },
     #[error("{}: no answer: {error}", path.display())]
     NoAnswer { path: PathBuf, error: io::Error },
-    #[error("{}: the answer is of another version of weir: {error}", path.display())]
+    #[error("{}: the running weir has another version than this command: {error}", path.display())]
     Garbled { path: PathBuf, error: serde_json::Error },
     #[error("{}: unexpected answer", .0.display())]
     Unexpected(PathBuf),

@@ -152,7 +152,7 @@ pub(crate) fn order(orders: &Orders, action: Action, mut step: impl FnMut(String
             Ok(ProgressEvent::Step(text)) => step(text),
             Ok(ProgressEvent::End(done)) => return done,
             Err(RecvTimeoutError::Timeout) => return Err("not done yet: see `weir status`".to_owned()),
-            Err(RecvTimeoutError::Disconnected) => return Err("weir is ending".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("weir is shutting down".to_owned()),
         }
     }
 }

@@ -123,7 +123,7 @@ impl ConfigSender {
     }
 
     fn offer(&self, config: Config, resources: Resources, is_whole: bool) -> Result<Taken, Refusal> {
-        let is_ending = || Refusal::Faults(vec!["weir is ending".to_owned()]);
+        let is_ending = || Refusal::Faults(vec!["weir is shutting down".to_owned()]);
         let (answer, taken) = channel();
         let offer = ConfigOffer { config: Box::new(config), resources, is_whole, answer };
         self.events.send(Event::ConfigOffer(offer)).map_err(|_| is_ending())?;
@@ -267,9 +267,9 @@ mod tests {
         let (events, inbox) = channel();
         let config_sender = ConfigSender::new(events, Path::new("/nowhere"), &Names::new());
         let main = thread::spawn(move || drop(inbox.recv().unwrap()));
-        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is shutting down".to_owned()]));
         main.join().unwrap();
-        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is shutting down".to_owned()]));
     }
 
     /// The main thread may publish roles while the resolver is asked: it hears of a configuration when that is over.

@@ -33,7 +33,7 @@ pub(crate) enum TakeoverError {
     Io { path: PathBuf, error: io::Error },
     #[error("the running weir is not taken over: {0}")]
     Refused(String),
-    #[error("{}: what answers there is not a weir that can be taken over", .0.display())]
+    #[error("{}: the program that answers there is not a weir that can be taken over", .0.display())]
     Unexpected(PathBuf),
     #[error("{}: the running weir belongs to another user", .0.display())]
     Foreign(PathBuf),

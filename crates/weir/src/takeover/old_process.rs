@@ -49,11 +49,11 @@ impl<T> ReplySender<T> {
 pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders, seal: Seal) {
     let spawned = std::thread::Builder::new().name("takeover".into()).spawn(move || {
         if let Err(error) = lead(stream, &version, &orders, &seal) {
-            tracing::warn!(%error, "a take-over was aborted: this process continues");
+            tracing::warn!(%error, "a takeover was aborted: this process continues");
         }
     });
     if let Err(error) = spawned {
-        tracing::error!(%error, "can't start a thread for a take-over");
+        tracing::error!(%error, "can't start a thread for a takeover");
     }
 }
 

@@ -91,10 +91,10 @@ fn about(limits: Limits, workers: u64, is_paused: bool, uptime_s: f64) -> Vec<Fa
         gauge("proxysql_mysql_thread_workers", "Workers, mysql-threads.", workers),
         gauge(
             "proxysql_mysql_max_connections",
-            "Clients that may be connected.",
+            "Maximum number of connected clients.",
             u64::from(limits.clients_max),
         ),
-        gauge("proxysql_mysql_wait_timeout", "How long a client may be idle, in ms.", limits.wait_timeout_ms),
+        gauge("proxysql_mysql_wait_timeout", "Maximum idle time of a client, in ms.", limits.wait_timeout_ms),
     ]
 }
 
@@ -139,9 +139,9 @@ fn places(roles: &Roles, latencies_us: &BTreeMap<Endpoint, u64>) -> Vec<Family> 
         "1 ONLINE, 2 SHUNNED, 3 OFFLINE_SOFT, 4 OFFLINE_HARD.",
     );
     let mut latency =
-        Family::gauge("proxysql_connpool_conns_latency_us", "How long the monitor's last ping took, in us.");
+        Family::gauge("proxysql_connpool_conns_latency_us", "Duration of the monitor's last ping, in us.");
     let mut role = Family::gauge("weir_server_role", "1 for the role that the server has in the hostgroup.");
-    let mut weight = Family::gauge("weir_server_weight", "Its share of the hostgroup's work.");
+    let mut weight = Family::gauge("weir_server_weight", "Share of the hostgroup's statements.");
     for place in &roles.places {
         let (endpoint, hostgroup) = (place.endpoint.to_string(), place.hostgroup.to_string());
         let labels = [("endpoint", endpoint.as_str()), ("hostgroup", hostgroup.as_str())];
@@ -222,7 +222,7 @@ fn errors(workers: &[WorkerReport]) -> Family {
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut family = Family::counter("mysql_error", "Errors that servers have answered with.");
+    let mut family = Family::counter("mysql_error", "Errors returned by servers.");
     for ((hostgroup, endpoint, code), count) in sums.into_iter().take(ERRORS_MAX) {
         let (address, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
         let (hostgroup, code) = (hostgroup.to_string(), code.to_string());
@@ -236,7 +236,7 @@ fn rules(workers: &[WorkerReport]) -> Vec<Family> {
     hits.sort_by_key(|(rule_id, hits)| (std::cmp::Reverse(*hits), *rule_id));
     hits.truncate(RULES_MAX);
     let mut matched =
-        Family::counter("weir_rule_hits", "Times that a query rule has matched since the rules were loaded.");
+        Family::counter("weir_rule_hits", "Matches of a query rule since the rules were loaded.");
     for (rule_id, hits) in &hits {
         matched.add(&[("rule_id", &rule_id.to_string())], *hits);
     }

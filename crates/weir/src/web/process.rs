@@ -26,10 +26,10 @@ pub(super) fn families(uptime_s: f64) -> Vec<Family> {
         families.push(gauge("proxysql_fds_in_use", "File descriptors in use.", open));
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        families.push(gauge("process_max_fds", "File descriptors that may be used.", most));
+        families.push(gauge("process_max_fds", "Maximum number of file descriptors.", most));
     }
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    let help = "When Weir was started, in seconds since 1970.";
+    let help = "Start time of Weir, in seconds since 1970.";
     families.push(Family::gauge("process_start_time_seconds", help).with(&[], (now_s - uptime_s).floor()));
     families
 }

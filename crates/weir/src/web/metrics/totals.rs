@@ -16,12 +16,14 @@ const COUNTERS: &[Row] = &[
     ("proxysql_access_denied_wrong_password", "Logins with a wrong user or password.", |t| {
         t.refused_password
     }),
-    ("proxysql_access_denied_max_connections", "Clients beyond mysql-max_connections.", |t| {
+    ("proxysql_access_denied_max_connections", "Clients refused because of mysql-max_connections.", |t| {
         t.refused_max_connections
     }),
-    ("proxysql_access_denied_max_user_connections", "Clients beyond their user's max_connections.", |t| {
-        t.refused_max_user_connections
-    }),
+    (
+        "proxysql_access_denied_max_user_connections",
+        "Clients refused because of their user's max_connections.",
+        |t| t.refused_max_user_connections,
+    ),
     ("proxysql_questions", "Commands of clients.", |t| t.questions),
     ("proxysql_slow_queries", "Statements that took longer than mysql-long_query_time.", |t| t.slow_queries),
     ("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", |t| t.client_init_db),
@@ -34,31 +36,29 @@ const COUNTERS: &[Row] = &[
     ("proxysql_max_connect_timeouts", "Statements for which no connection was available in time.", |t| {
         t.waits_timed_out
     }),
-    ("proxysql_mysql_killed_backend_queries", "Statements that Weir has had killed at a server.", |t| {
+    ("proxysql_mysql_killed_backend_queries", "Statements that Weir has killed at a server.", |t| {
         t.killed_queries
     }),
-    ("proxysql_mysql_killed_backend_connections", "Connections that Weir has had killed at a server.", |t| {
+    ("proxysql_mysql_killed_backend_connections", "Connections that Weir has killed at a server.", |t| {
         t.killed_connections
     }),
-    ("weir_sessions_moved", "Times that a session left a server with its user variables.", |t| {
+    ("weir_sessions_moved", "Moves of a session with its user variables to another server.", |t| {
         t.sessions_moved
     }),
-    ("weir_sessions_not_moved", "Times that a session was to leave a server, and could not.", |t| {
+    ("weir_sessions_not_moved", "Failed attempts to move a session to another server.", |t| {
         t.sessions_not_moved
     }),
-    (
-        "proxysql_myhgm_myconnpool_get",
-        "Times that a statement needed a connection which its session did not have.",
-        |t| t.pool_gets,
-    ),
-    ("proxysql_connpool_get_conn_success", "Connections lent.", |t| t.pool_lends),
-    ("proxysql_connpool_get_conn_success_immediate", "Of these, idle ones that were ready at once.", |t| {
+    ("proxysql_myhgm_myconnpool_get", "Connections requested for statements whose session had none.", |t| {
+        t.pool_gets
+    }),
+    ("proxysql_connpool_get_conn_success", "Requests that got a connection.", |t| t.pool_lends),
+    ("proxysql_connpool_get_conn_success_immediate", "Requests that got an idle connection at once.", |t| {
         t.pool_gets_immediate
     }),
-    ("proxysql_myhgm_myconnpool_push", "Connections given back.", |t| t.pool_returns),
+    ("proxysql_myhgm_myconnpool_push", "Connections returned to the pool.", |t| t.pool_returns),
     (
         "proxysql_myhgm_myconnpool_destroy",
-        "Connections closed for a reason other than the pool's size.",
+        "Connections closed for reasons other than the pool's size.",
         |t| t.pool_discards,
     ),
 ];
@@ -67,11 +67,15 @@ const GAUGES: &[Row] = &[
     ("proxysql_client_connections_connected", "Clients connected.", |t| t.clients_now),
     ("proxysql_client_connections_non_idle", "Clients that run a statement or wait for one.", |t| t.busy_now),
     ("proxysql_active_transactions", "Clients with an open transaction.", |t| t.transactions_now),
-    ("proxysql_mysql_frontend_buffers_bytes", "Bytes kept for clients.", |t| t.client_buffer_bytes_now),
-    ("proxysql_mysql_backend_buffers_bytes", "Bytes kept of servers.", |t| t.server_buffer_bytes_now),
-    ("proxysql_mysql_session_internal_bytes", "Memory of sessions.", |t| t.session_bytes_now),
+    ("proxysql_mysql_frontend_buffers_bytes", "Memory for buffers towards clients, in bytes.", |t| {
+        t.client_buffer_bytes_now
+    }),
+    ("proxysql_mysql_backend_buffers_bytes", "Memory for buffers from servers, in bytes.", |t| {
+        t.server_buffer_bytes_now
+    }),
+    ("proxysql_mysql_session_internal_bytes", "Memory of sessions, in bytes.", |t| t.session_bytes_now),
     ("proxysql_stmt_client_active", "Prepared statements of clients.", |t| t.client_statements_now),
-    ("proxysql_stmt_client_active_unique", "Of these, different ones.", |t| t.statements_now),
+    ("proxysql_stmt_client_active_unique", "Distinct prepared statements of clients.", |t| t.statements_now),
     ("proxysql_stmt_server_active", "Prepared statements at servers.", |t| t.server_statements_now),
     ("proxysql_server_connections_connected", "Connections to servers.", |t| t.server_connections_now),
 ];
@@ -136,7 +140,7 @@ pub(super) fn families(totals: &Totals) -> Vec<Family> {
     };
     let server_time = Family::counter(
         "proxysql_backend_query_time_seconds",
-        "Time that servers spent on statements, in all.",
+        "Total time that servers spent on statements.",
     );
     let mut families: Vec<_> = COUNTERS.iter().map(bare(Kind::Counter)).collect();
     families.push(server_time.with(&[], totals.server_time_ns as f64 / 1e9));
