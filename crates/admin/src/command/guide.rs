@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::fixed::{MODULES, PROXY, Proxy, WAYS};
 use crate::limits::{
@@ -10,24 +11,24 @@ use crate::limits::{
 };
 use crate::login::LOGIN_TIMEOUT;
 
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/admin.md")
+fn path(page: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page)
 }
 
-fn page() -> String {
-    std::fs::read_to_string(path()).unwrap()
-}
-
-/// Holds what stands between two marks of the page against what was made; writes it with WEIR_BLESS.
+/// Compares the text between two marks of the page with the generated one; writes it with WEIR_BLESS.
 fn check(name: &str, made: &str) {
-    let page = page();
+    // Both lists are parts of one file: written at once, one of them would be lost.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = path("admin-commands.md");
+    let page = std::fs::read_to_string(&path).unwrap();
     let begin = format!("<!-- {name}: made by `WEIR_BLESS=1 cargo test -p weir-admin command::guide` -->\n");
     let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("{begin} is not there"));
     let (there, after) = rest.split_once("<!-- end -->").expect("an end");
     if std::env::var_os("WEIR_BLESS").is_some() {
-        return std::fs::write(path(), format!("{before}{begin}{made}<!-- end -->{after}")).unwrap();
+        return std::fs::write(path, format!("{before}{begin}{made}<!-- end -->{after}")).unwrap();
     }
-    assert_eq!(there, made, "docs/guide/admin.md: write it with WEIR_BLESS=1");
+    assert_eq!(there, made, "docs/guide/admin-commands.md: write it with WEIR_BLESS=1");
 }
 
 fn effect(proxy: Proxy) -> &'static str {
@@ -88,7 +89,7 @@ fn of_the_proxy() -> String {
 
 #[test]
 fn the_guide_tells_the_limits() {
-    let page = page();
+    let page = std::fs::read_to_string(path("admin.md")).unwrap();
     let (_, limits) = page.split_once("\n## Limits\n").expect("a section");
     let limits = limits.split("\n## ").next().unwrap_or_default().replace('\n', " ");
     for told in [
