@@ -82,7 +82,7 @@ fn fresh(schema: &str, collation: u8) -> Claims {
 impl Client {
     pub(crate) fn new(index: usize, random: &mut Random, statements_left: usize) -> Self {
         let collation = if random.percent(30) { 8 } else { 45 };
-        let schema = *random.pick(&["a", "a", "b"]);
+        let schema = random.pick(&["a", "a", "b"]);
         Self {
             index,
             connection_id: 0,

@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     /// A write in so many is longer than a megabyte; 0 for none.
     pub long_writes: usize,
     /// Clients vanish in the middle of anything.
-    pub vanish_percent: usize,
+    pub vanish_percent: u64,
     pub sleeps: bool,
     pub workers: usize,
     pub max_connections: u32,
@@ -110,7 +110,7 @@ pub(crate) fn next(client: &mut Client, random: &mut Random, rules: &Rules, ids:
             Op::Write(client.token(wishes, None))
         }
         45..52 => {
-            let special = *random.pick(&[Special::ConnectionId, Special::RowCount, Special::LastInsertId]);
+            let special = random.pick(&[Special::ConnectionId, Special::RowCount, Special::LastInsertId]);
             Op::Special(client.token(Wishes::default(), None), special)
         }
         52..62 => transaction(client, random),

@@ -15,7 +15,7 @@ use weir_proxy::worker::Worker;
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Node};
-use crate::random::Random;
+use crate::random::{Random, random};
 use crate::script::{self, Rules};
 use crate::server::{Conn, Outside};
 use crate::support;
@@ -109,7 +109,7 @@ impl World {
         let core = |worker| Worker::new(worker, shared.clone(), snapshot.clone(), [seed as u8; 32], now);
         let cores = (0..rules.workers).map(core).collect();
         Self {
-            random: Random::new(seed),
+            random: random(seed),
             now,
             cores,
             inboxes,
@@ -141,7 +141,7 @@ impl World {
                 }
                 self.pass_time();
             } else {
-                let event = *self.random.pick(&events);
+                let event = self.random.pick(&events);
                 self.happen(event)?;
             }
             self.tick();
@@ -442,7 +442,7 @@ impl World {
             let events = self.events();
             match events.first() {
                 Some(_) => {
-                    let event = *self.random.pick(&events);
+                    let event = self.random.pick(&events);
                     self.happen(event)?;
                 }
                 None if self.pass_messages() => {}
