@@ -15,8 +15,8 @@ use crate::pool::relogin::is_about_user;
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{
-    Access, Age, DiscardReason, Expected, HiddenCode, Kill, Known, Purpose, Replies, ServerConnection,
-    Settling, Stage, Traces,
+    Access, Age, DiscardReason, Expected, Kill, Known, Purpose, Replies, ServerConnection, Settling, Stage,
+    Traces,
 };
 
 mod sharing;
@@ -233,6 +233,34 @@ impl Pools {
         purpose: Purpose,
         hostgroup: u32,
     ) {
+        let key = self.insert_dialing(ctx, server, identity, purpose, hostgroup);
+        let connection = &self.connections[key];
+        let (socket, is_tls) = (connection.socket, connection.tls.is_some());
+        let addr = self.servers[server].server.addr;
+        let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        ctx.timers.dial(socket, ctx.now + timeout);
+        match self.credential(identity) {
+            Ok(credential) => {
+                let user = &self.identities.0[identity];
+                let name = user.account.user.username.as_bytes();
+                let (extra, attributes) = (user.capabilities, ctx.shared.attributes.clone());
+                let login = BackendLogin::new(name, credential, extra, is_tls, attributes);
+                self.connections[key].access.login = Some(Box::new(login));
+                ctx.out.order(Order::Connect(socket, addr));
+            }
+            Err(message) => self.dial_failed(ctx, key, Some(error::ACCESS_DENIED.code), &message),
+        }
+    }
+
+    /// Makes room for a connection of which nothing has been heard yet.
+    fn insert_dialing(
+        &mut self,
+        ctx: &mut Context,
+        server: ServerIndex,
+        identity: usize,
+        purpose: Purpose,
+        hostgroup: u32,
+    ) -> ConnectionKey {
         let tls = self.servers[server].server.tls.clone();
         let defaults = ctx.defaults.intern(Defaults::default());
         let renewal = self.servers[server].server.shared.renewal();
@@ -246,7 +274,7 @@ impl Pools {
             identity,
             capabilities: self.identities.0[identity].capabilities,
             purpose,
-            tls: tls.clone(),
+            tls,
             access: Access {
                 login: None,
                 greeted: Default::default(),
@@ -258,14 +286,7 @@ impl Pools {
             state: ctx.fresh.clone(),
             defaults,
             holder: None,
-            traces: Traces {
-                retained_for: None,
-                is_suspect: false,
-                unproven: None,
-                last_holder: None,
-                hidden_code_of: HiddenCode::default(),
-                is_tracked: false,
-            },
+            traces: Traces::default(),
             replies: Replies {
                 expected: Default::default(),
                 reply: weir_protocol::response::ReplyReader::new(
@@ -292,20 +313,7 @@ impl Pools {
             releases_by_default: false,
             is_hurried: false,
         });
-        let addr = self.servers[server].server.addr;
-        let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
-        ctx.timers.dial(socket, ctx.now + timeout);
-        match self.credential(identity) {
-            Ok(credential) => {
-                let user = &self.identities.0[identity];
-                let name = user.account.user.username.as_bytes();
-                let (extra, attributes) = (user.capabilities, ctx.shared.attributes.clone());
-                let login = BackendLogin::new(name, credential, extra, tls.is_some(), attributes);
-                self.connections[key].access.login = Some(Box::new(login));
-                ctx.out.order(Order::Connect(socket, addr));
-            }
-            Err(message) => self.dial_failed(ctx, key, Some(error::ACCESS_DENIED.code), &message),
-        }
+        key
     }
 
     /// A connection could not be made or logged in; `code` is the server's error, if it gave one.

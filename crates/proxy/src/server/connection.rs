@@ -71,6 +71,7 @@ pub(crate) struct Access {
 }
 
 /// What sessions that have had a connection may have left there.
+#[derive(Default)]
 pub(crate) struct Traces {
     /// Idle, and the last session's diagnostics can still be asked for here.
     pub retained_for: Option<RetainedFor>,

@@ -80,16 +80,7 @@ impl Context {
             socket,
             id,
             listener: listener.clone(),
-            client: Client {
-                peer,
-                is_tls: false,
-                program: None,
-                login_collation: &LOGIN_COLLATION,
-                scramble,
-                refused_changes: 0,
-                connected_at: self.now,
-                has_logged_in: false,
-            },
+            client: self.unknown_client(peer, scramble),
             capabilities: Capabilities::PROTOCOL_41,
             phase: Phase::Login(login),
             input: Input {
@@ -115,19 +106,7 @@ impl Context {
             lease: None,
             is_pinned_to_reader: false,
             stay: Stay { detour: None, stays_in: None },
-            diagnostics: Diagnostics {
-                retained_on: None,
-                retained: Retained::empty(),
-                has_own_insert_id: false,
-                is_insert_id_lost: false,
-                fetching: 0,
-                last_insert_id: 0,
-                last_gtid: String::new(),
-                row_count: 0,
-                found_rows: Some(0),
-                saved_warnings: None,
-                last_error: None,
-            },
+            diagnostics: NO_DIAGNOSTICS,
             farewell: Farewell { owed_error: None, pending_error: None },
             pins: PinBoard::default(),
             execution: Execution::default(),
@@ -149,7 +128,36 @@ impl Context {
             writes: Writes { last_at: 0, last_commit_at: 0, last_server: usize::MAX },
         }
     }
+
+    /// A client that has not sent anything yet.
+    fn unknown_client(&self, peer: Peer, scramble: Scramble) -> Client {
+        Client {
+            peer,
+            is_tls: false,
+            program: None,
+            login_collation: &LOGIN_COLLATION,
+            scramble,
+            refused_changes: 0,
+            connected_at: self.now,
+            has_logged_in: false,
+        }
+    }
 }
+
+/// The diagnostics of a session that has run nothing yet.
+const NO_DIAGNOSTICS: Diagnostics = Diagnostics {
+    retained_on: None,
+    retained: Retained::empty(),
+    has_own_insert_id: false,
+    is_insert_id_lost: false,
+    fetching: 0,
+    last_insert_id: 0,
+    last_gtid: String::new(),
+    row_count: 0,
+    found_rows: Some(0),
+    saved_warnings: None,
+    last_error: None,
+};
 
 impl Worker {
     /// The check that a login waits for is done.
