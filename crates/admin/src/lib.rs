@@ -36,6 +36,6 @@ mod variables;
 mod wire;
 
 pub use engine::{Engine, EngineCommand, Rows, SwitchoverPlan};
-pub use listener::{Handed, ListenError};
+pub use listener::{ListenError, TakeoverSocket};
 pub use server::{Admin, AdminError, AdminSockets};
 pub use settings::Settings;

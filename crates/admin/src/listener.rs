@@ -59,7 +59,7 @@ enum Listener {
 
 /// A socket that is listened on, on its way from one process to another.
 #[derive(Debug)]
-pub struct Handed {
+pub struct TakeoverSocket {
     /// Where it listens, as it was asked for.
     pub address: ListenAddress,
     /// The socket.
@@ -79,8 +79,8 @@ impl Bound {
     }
 
     /// A socket that another process listens on. A Unix socket's file stays that process's until [`Bound::own`].
-    pub(crate) fn adopt(handed: Handed) -> Result<Self, ListenError> {
-        let Handed { address, socket } = handed;
+    pub(crate) fn adopt(handed: TakeoverSocket) -> Result<Self, ListenError> {
+        let TakeoverSocket { address, socket } = handed;
         let listener = match &address {
             ListenAddress::Tcp(_) => Ok(Listener::Tcp(socket.into())),
             ListenAddress::Unix(path) => {
@@ -196,9 +196,9 @@ impl Listening {
     }
 
     /// The socket, for another process.
-    pub(crate) fn hand_over(&self) -> io::Result<Handed> {
+    pub(crate) fn takeover_socket(&self) -> io::Result<TakeoverSocket> {
         let socket = self.listener.as_fd().try_clone_to_owned()?;
-        Ok(Handed { address: self.address.clone(), socket })
+        Ok(TakeoverSocket { address: self.address.clone(), socket })
     }
 
     /// Another process has the socket: its file stays when this is dropped.

@@ -56,7 +56,7 @@ impl ResponseCache {
     }
 
     /// Keeps an answer of tables that were read at `at` at the earliest.
-    pub(crate) fn keep(&mut self, question: Question, at: Instant, rows: &Arc<Rows>) {
+    pub(crate) fn insert(&mut self, question: Question, at: Instant, rows: &Arc<Rows>) {
         let oldest = self.oldest(Instant::now(), true);
         self.answers.retain(|_, (at, _)| *at >= oldest);
         if self.answers.len() < ANSWERS_MAX && rows.bytes().len() <= ANSWER_BYTES_MAX {
@@ -83,7 +83,7 @@ mod tests {
         let question = question.expect("one for the cache");
         let rows = Arc::new(Rows::new(vec!["a".to_owned()], RowFormat::Text, Memory::default().budget()));
         let made = Instant::now();
-        response_cache.keep(question.clone(), made, &rows);
+        response_cache.insert(question.clone(), made, &rows);
         assert!(response_cache.find(&question, made + SHARED_FOR).is_some());
         assert!(response_cache.find(&question, made + SHARED_FOR + Duration::from_millis(1)).is_none());
         let other = Question { rights: Rights::Admin, ..question.clone() };
@@ -91,7 +91,7 @@ mod tests {
         response_cache.clear();
         assert!(response_cache.find(&question, made).is_none());
         // One that was begun before the change and ends after it.
-        response_cache.keep(question.clone(), made, &rows);
+        response_cache.insert(question.clone(), made, &rows);
         assert!(response_cache.find(&question, Instant::now()).is_none());
     }
 

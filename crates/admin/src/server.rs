@@ -15,7 +15,7 @@ use weir_store::Store;
 use crate::digest_db::{DigestDb, Refreshed};
 use crate::engine::Engine;
 use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT, SQLITE_BYTES_MAX};
-use crate::listener::{Bound, Handed, ListenError, Listening};
+use crate::listener::{Bound, ListenError, Listening, TakeoverSocket};
 use crate::login::Accounts;
 use crate::response_cache::{CROWD_MIN, ResponseCache};
 use crate::session;
@@ -107,7 +107,7 @@ impl AdminSockets {
     ///
     /// # Errors
     /// As [`AdminSockets::open`], or when a Unix socket's file is gone.
-    pub fn adopt(settings: &Settings, handed: Vec<Handed>) -> Result<Self, AdminError> {
+    pub fn adopt(settings: &Settings, handed: Vec<TakeoverSocket>) -> Result<Self, AdminError> {
         settings.check().map_err(AdminError::Settings)?;
         let mut spare = handed.into_iter().map(Bound::adopt).collect::<Result<Vec<_>, _>>()?;
         let mut bound = Vec::with_capacity(settings.interfaces.len());
@@ -198,8 +198,8 @@ impl Admin {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
-        held(&self.shared.listening).iter().map(Listening::hand_over).collect()
+    pub fn takeover_sockets(&self) -> io::Result<Vec<TakeoverSocket>> {
+        held(&self.shared.listening).iter().map(Listening::takeover_socket).collect()
     }
 
     /// Another process has the sockets: no more clients are taken, and those who are there are to connect again. See

@@ -561,10 +561,10 @@ fn sockets_change_hands_and_nobody_is_turned_away() {
     let port = first.addresses()[0].rsplit(':').next().unwrap().parse().unwrap();
     let options = Options::new("127.0.0.1", port, "admin", "secret");
     // Who takes over and dies before it is ready leaves everything as it was.
-    drop(AdminSockets::adopt(&settings, first.hand_over().unwrap()).unwrap());
+    drop(AdminSockets::adopt(&settings, first.takeover_sockets().unwrap()).unwrap());
     assert!(path.exists());
     let mut old = Connection::connect(&options).unwrap();
-    let mut sockets = AdminSockets::adopt(&settings, first.hand_over().unwrap()).unwrap();
+    let mut sockets = AdminSockets::adopt(&settings, first.takeover_sockets().unwrap()).unwrap();
     first.let_go();
     sockets.own();
     // It waits until somebody serves it.
@@ -580,7 +580,7 @@ fn sockets_change_hands_and_nobody_is_turned_away() {
     std::os::unix::net::UnixStream::connect(&path).unwrap();
     // A third one that does not want the Unix socket.
     settings.interfaces.pop();
-    let mut sockets = AdminSockets::adopt(&settings, second.hand_over().unwrap()).unwrap();
+    let mut sockets = AdminSockets::adopt(&settings, second.takeover_sockets().unwrap()).unwrap();
     second.let_go();
     sockets.own();
     assert!(!path.exists());

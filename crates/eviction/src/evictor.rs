@@ -56,7 +56,7 @@ pub struct Evictor {
     pub settings: EvictorSettings,
     /// How many other Weirs come before this one.
     rank: Arc<AtomicU32>,
-    standing: Arc<Mutex<Option<Arc<str>>>>,
+    status: Arc<Mutex<Option<Arc<str>>>>,
     orders: Sender<()>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -84,9 +84,9 @@ impl Evictor {
                 NodeWatch::new(endpoint.clone(), options.clone(), settings.evicts_hung, clock, waker, dialed)
             })
             .collect();
-        let standing = Arc::new(Mutex::new(None));
+        let status = Arc::new(Mutex::new(None));
         let evictor = EvictorThread {
-            standing: standing.clone(),
+            status: status.clone(),
             hostgroup: settings.writer_hostgroup,
             evicts_hung: settings.evicts_hung,
             rank: rank.clone(),
@@ -101,12 +101,12 @@ impl Evictor {
         };
         let name = format!("assist {}", settings.writer_hostgroup);
         let thread = thread::Builder::new().name(name).spawn(move || evictor.run())?;
-        Ok(Self { settings, rank, standing, orders, waker, thread: Some(thread) })
+        Ok(Self { settings, rank, status, orders, waker, thread: Some(thread) })
     }
 
     /// Whether it would evict a dead node, or what is missing; none until that is known.
-    pub fn standing(&self) -> Option<Arc<str>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn status(&self) -> Option<Arc<str>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells it how many other Weirs come before this one.
@@ -163,7 +163,7 @@ pub fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::Error> 
 }
 
 struct EvictorThread {
-    standing: Arc<Mutex<Option<Arc<str>>>>,
+    status: Arc<Mutex<Option<Arc<str>>>>,
     hostgroup: u32,
     evicts_hung: bool,
     rank: Arc<AtomicU32>,
@@ -305,13 +305,13 @@ impl EvictorThread {
             return;
         }
         let hostgroup = self.hostgroup;
-        let standing = match obstacles.as_slice() {
+        let status = match obstacles.as_slice() {
             [] if self.evicts_hung => "on, also for nodes that hang".to_owned(),
             [] => "on".to_owned(),
             [(node, obstacle)] => format!("off: {node}: {obstacle}"),
             [(node, obstacle), more @ ..] => format!("off: {node}: {obstacle}, and {} more", more.len()),
         };
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing.into());
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.into());
         match obstacles.first() {
             None => {
                 let whom = if self.evicts_hung { "killed or hangs" } else { "killed" };

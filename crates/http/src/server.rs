@@ -150,7 +150,7 @@ impl Http {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub fn hand_over(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
+    pub fn takeover_sockets(&self) -> io::Result<Vec<(SocketAddr, OwnedFd)>> {
         let hand =
             |(address, bound): (&SocketAddr, &Bound)| Ok((*address, bound.listener.try_clone()?.into()));
         self.bound.iter().map(hand).collect()

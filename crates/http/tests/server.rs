@@ -207,7 +207,7 @@ fn sockets_change_hands_and_everybody_gets_an_answer() {
     };
     let (mut idle, mut new) = (TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap());
     assert!(!get(&mut idle).contains("connection: close"));
-    let handed = first.hand_over().unwrap();
+    let handed = first.takeover_sockets().unwrap();
     let sockets = HttpSockets::open(&options().addresses, handed).unwrap();
     let finish = first.let_go();
     // Who had come before is told to come again after its answer; who is waiting for nothing is let go.

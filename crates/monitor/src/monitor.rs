@@ -51,7 +51,7 @@ impl Monitor {
         let applied = Mutex::new(settings.clone());
         let epochs = Epochs { policy: EpochPolicy::new(instance), known: known_epochs };
         let log = Arc::new(ProbeLog::default());
-        log.keep(config.variables.monitor_history);
+        log.set_retention(config.variables.monitor_history);
         let owners_log = log.clone();
         let probes_events = events.clone();
         let topology = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
@@ -64,7 +64,7 @@ impl Monitor {
     /// known of servers that stay where they are is kept. One that says the same of servers changes nothing, and nobody
     /// is asked.
     pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, reach: &Reach) {
-        self.log.keep(config.variables.monitor_history);
+        self.log.set_retention(config.variables.monitor_history);
         let settings = Settings::of(config, drained, reach);
         {
             let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);

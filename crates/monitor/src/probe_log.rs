@@ -117,7 +117,7 @@ impl Default for Rings {
 
 impl ProbeLog {
     /// From now on keeps looks for so long.
-    pub fn keep(&self, kept: Duration) {
+    pub fn set_retention(&self, kept: Duration) {
         self.rings().kept = kept;
     }
 
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn looks_are_kept_by_kind_for_a_while() {
         let (log, db1) = (ProbeLog::default(), Endpoint::new("db1", 3306));
-        log.keep(Duration::from_secs(10));
+        log.set_retention(Duration::from_secs(10));
         let state = ReplicaState { read_only: Some(true), lag: Lag::Seconds(7), ..ReplicaState::default() };
         let kind = Kind::Replication { asks_source: true };
         log.record(&db1, kind, &look(100, Ok(ServerState::Replica(state)), Some(Ok(42))));

@@ -467,7 +467,7 @@ impl TopologyThread {
         decided.renamed.clone_from(&self.renamed);
         for group in &mut decided.groups {
             let of_group = |evictor: &&Evictor| evictor.settings.writer_hostgroup == group.writer_hostgroup;
-            group.assist = self.evictors.iter().find(of_group).and_then(Evictor::standing);
+            group.assist = self.evictors.iter().find(of_group).and_then(Evictor::status);
             let client = self.epoch_clients.get_mut(&group.writer_hostgroup);
             group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now));
         }

@@ -42,7 +42,7 @@ impl OperationRunner {
         let is_new = !self.context.drained.all().contains(endpoint);
         let written = self.with_writer(endpoint);
         if is_new {
-            self.hand_over(endpoint, progress)?;
+            self.move_writer_role(endpoint, progress)?;
         }
         let done = self.set_drained(endpoint, true, "drained: it gets no new work")?;
         self.tell_others(endpoint, progress);
@@ -223,7 +223,7 @@ impl OperationRunner {
     /// Moves the writer role away from a server wherever it has it alone. Where Galera's sessions keep the server for
     /// longer than a switchover waits, the next writer takes over beside them: nothing is lost, but a transaction that
     /// ends on the old one may meet with a conflict (error 1213).
-    fn hand_over(&self, endpoint: &Endpoint, progress: &Progress) -> Result<(), DrainError> {
+    fn move_writer_role(&self, endpoint: &Endpoint, progress: &Progress) -> Result<(), DrainError> {
         let roles = self.context.roles.latest();
         for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
             let hostgroup = group.writer_hostgroup;

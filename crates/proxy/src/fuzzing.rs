@@ -487,7 +487,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
         credential: Mutex::new(Some(Credential::clear_text(b"secret"))),
     };
     let hostgroups = (0..servers.len()).map(|server| {
-        let members = vec![Member { server, weight: 1, standing: Default::default() }];
+        let members = vec![Member { server, weight: 1, health: Default::default() }];
         (server as u32, Hostgroup { members, ..Hostgroup::default() })
     });
     Arc::new(Snapshot {

@@ -94,7 +94,7 @@ pub struct Listeners {
 
 /// A socket that is listened on, on its way from one process to another.
 #[derive(Debug)]
-pub struct Handed {
+pub struct TakeoverSocket {
     /// Where it listens.
     pub address: ListenAddress,
     /// The socket.
@@ -116,9 +116,9 @@ impl Listeners {
     ///
     /// # Errors
     /// When a Unix socket's file is gone.
-    pub fn adopt(handed: Vec<Handed>) -> io::Result<Self> {
+    pub fn adopt(handed: Vec<TakeoverSocket>) -> io::Result<Self> {
         let mut listeners = Self::default();
-        for Handed { address, socket } in handed {
+        for TakeoverSocket { address, socket } in handed {
             let file = match &address {
                 ListenAddress::Tcp(_) => None,
                 ListenAddress::Unix(path) => Some(Arc::new(SocketFile::of(path, false)?)),
@@ -146,9 +146,9 @@ impl Listeners {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
+    pub fn takeover_sockets(&self) -> io::Result<Vec<TakeoverSocket>> {
         let hand = |bound: &Bound| {
-            Ok(Handed { address: bound.listener.address.clone(), socket: bound.socket.try_clone()? })
+            Ok(TakeoverSocket { address: bound.listener.address.clone(), socket: bound.socket.try_clone()? })
         };
         self.bound.iter().map(hand).collect()
     }
@@ -380,11 +380,11 @@ mod tests {
         let mut waits = UnixStream::connect(&kept).unwrap();
         waits.write_all(b"hello").unwrap();
         // One that fails before it has them leaves everything as it was.
-        let mut failed = Listeners::adopt(before.hand_over().unwrap()).unwrap();
+        let mut failed = Listeners::adopt(before.takeover_sockets().unwrap()).unwrap();
         failed.bind(&[unix(&new)]).unwrap();
         drop(failed);
         assert!(kept.exists() && left.exists() && !new.exists());
-        let mut after = Listeners::adopt(before.hand_over().unwrap()).unwrap();
+        let mut after = Listeners::adopt(before.takeover_sockets().unwrap()).unwrap();
         after.bind(&[unix(&new), unix(&kept)]).unwrap();
         before.leave_files();
         drop(before);

@@ -12,7 +12,7 @@ use weir_config::{IoDriver, Listener, WorkerScheduling};
 use weir_query_log::QueryLogs;
 
 use crate::io::{Lobby, epoll, now, uring};
-use crate::listener::{Handed, ListenError, Listeners};
+use crate::listener::{ListenError, Listeners, TakeoverSocket};
 use crate::session_id;
 use crate::shared::{Drain, Mailbox, Message, Reporter, Shared};
 use crate::snapshot::{Snapshot, Users};
@@ -151,8 +151,8 @@ impl Service {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
-        self.listeners.hand_over()
+    pub fn takeover_sockets(&self) -> io::Result<Vec<TakeoverSocket>> {
+        self.listeners.takeover_sockets()
     }
 
     /// Takes no more clients; those who come wait for the process that has the sockets now. All that were accepted

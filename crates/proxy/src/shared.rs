@@ -97,7 +97,7 @@ pub enum Drain {
     Stop,
     /// Another process takes the clients that come from now on. Those who have just come must not notice: a login goes on,
     /// and its first command is served.
-    HandedOver,
+    Takeover,
 }
 
 /// The sessions that a KILL means.

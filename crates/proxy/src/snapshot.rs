@@ -261,13 +261,13 @@ pub struct Member {
     pub server: usize,
     /// Share of statements relative to the other members; 0 only if no other member is there.
     pub weight: u32,
-    /// How it stands to the other members.
-    pub standing: Standing,
+    /// Whether it takes its share.
+    pub health: Health,
 }
 
 /// Whether a member serves, or only where no better one can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
+pub enum Health {
     /// It takes its share.
     #[default]
     Good,

@@ -11,16 +11,16 @@ use std::time::Duration;
 use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_proxy::shared::Message;
-use weir_proxy::snapshot::{Balancing, Care, Hostgroup, Server, Standing, Throttle};
+use weir_proxy::snapshot::{Balancing, Care, Health, Hostgroup, Server, Throttle};
 
 fn two_servers() -> Bench {
     Bench::new(1, &[10, 10], support::hostgroup([0, 1]), MysqlVariables::default())
 }
 
-/// The hostgroup of both servers, with these standings.
-fn standings(one: Standing, two: Standing) -> Hostgroup {
+/// The hostgroup of both servers, each as healthy as told.
+fn hostgroup_with(one: Health, two: Health) -> Hostgroup {
     let mut hostgroup = support::hostgroup([0, 1]);
-    hostgroup.members.iter_mut().zip([one, two]).for_each(|(member, standing)| member.standing = standing);
+    hostgroup.members.iter_mut().zip([one, two]).for_each(|(member, health)| member.health = health);
     hostgroup
 }
 
@@ -127,13 +127,13 @@ fn failures_are_told_to_the_monitor_and_come_fast_only_until_it_shuns() {
 fn a_shunned_server_serves_where_no_other_can() {
     let mut bench = two_servers();
     let client = bench.client(0, "app");
-    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Good));
+    bench.publish(bench.servers.clone(), hostgroup_with(Health::Shunned, Health::Good));
     insert(&mut bench, client, 10);
     assert_eq!((bench.count(0), bench.count(1)), (0, 10));
-    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Slow));
+    bench.publish(bench.servers.clone(), hostgroup_with(Health::Shunned, Health::Slow));
     insert(&mut bench, client, 10);
     assert_eq!((bench.count(0), bench.count(1)), (0, 20));
-    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Shunned));
+    bench.publish(bench.servers.clone(), hostgroup_with(Health::Shunned, Health::Shunned));
     insert(&mut bench, client, 10);
     assert_eq!(bench.count(0), 5, "an early try");
 }
@@ -144,9 +144,9 @@ fn one_that_comes_back_begins_slowly() {
     let client = bench.client(0, "app");
     insert(&mut bench, client, 10);
     assert_eq!(bench.count(0), 5, "nobody was away at the start");
-    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Good));
+    bench.publish(bench.servers.clone(), hostgroup_with(Health::Shunned, Health::Good));
     bench.pass_ms(10_000);
-    bench.publish(bench.servers.clone(), standings(Standing::Good, Standing::Good));
+    bench.publish(bench.servers.clone(), hostgroup_with(Health::Good, Health::Good));
     let before = bench.count(0);
     insert(&mut bench, client, 100);
     assert!((2..12).contains(&(bench.count(0) - before)), "{}", bench.count(0) - before);

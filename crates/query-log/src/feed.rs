@@ -58,7 +58,7 @@ impl Feed {
 
     /// Gives the writer what was logged since the last time. It never waits: if the writer is just about to take what is
     /// there, it is done the next time.
-    pub fn hand_over(&mut self) {
+    pub fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
         }
@@ -78,7 +78,7 @@ impl Feed {
     }
 
     /// The same for those who may wait for another thread, and who won't come again.
-    pub(crate) fn hand_over_surely(&mut self) {
+    pub(crate) fn flush_blocking(&mut self) {
         let Some(slot) = self.query_logs.inner.slots.get(self.slot) else { return };
         let mut waiting = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
         pass(&mut self.pending, &mut waiting);
@@ -102,7 +102,7 @@ fn pass(pending: &mut Vec<u8>, waiting: &mut Vec<u8>) {
 impl Drop for Feed {
     fn drop(&mut self) {
         if !self.pending.is_empty() {
-            self.hand_over_surely();
+            self.flush_blocking();
         }
     }
 }

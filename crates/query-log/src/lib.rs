@@ -148,7 +148,7 @@ impl QueryLogs {
         }
         let mut feed = self.feed(self.inner.slots.len() - 1);
         feed.audit(event);
-        feed.hand_over_surely();
+        feed.flush_blocking();
     }
 
     /// Starts the thread that writes. It begins with the orders that it finds, and then writes what it finds: what was

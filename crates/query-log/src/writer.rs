@@ -290,7 +290,7 @@ mod tests {
         let mut feeds = [query_logs.feed(0), query_logs.feed(1)];
         for (feed, query) in feeds.iter_mut().zip([b"one", b"two"]) {
             feed.statement(&statement(query, query == b"two"));
-            feed.hand_over();
+            feed.flush();
         }
         query_logs.audit(&AuditEvent { username: b"admin", ..AuditEvent::default() });
         assert_eq!(flush(&query_logs), [""; 0]);
@@ -314,7 +314,7 @@ mod tests {
         let query_logs = QueryLogs::new(1);
         let mut feed = query_logs.feed(0);
         feed.statement(&statement(b"early", false));
-        feed.hand_over();
+        feed.flush();
         query_logs.take(settings(dir.path()), |faults| assert_eq!(faults, [""; 0]));
         query_logs.start().unwrap().stop();
         assert_eq!(lines(&dir.path().join("events.00000001"))[0]["query"], "early");
@@ -328,7 +328,7 @@ mod tests {
         let query = vec![b'x'; 100_000];
         for _ in 0..30 {
             feed.statement(&statement(&query, false));
-            feed.hand_over();
+            feed.flush();
         }
         // A mebibyte in the slot, another in the feed.
         assert_eq!(query_logs.counts()[0], Counts { written: 0, dropped: 10 });
@@ -336,7 +336,7 @@ mod tests {
         take(&query_logs, settings(dir.path()));
         for _ in 0..2 {
             feed.statement(&statement(b"one", false));
-            feed.hand_over();
+            feed.flush();
             flush(&query_logs);
         }
         writer.stop();

@@ -40,7 +40,7 @@ impl HistoryWriter {
                 HistoryThread { path, history: None, last: Vec::new(), digests: Unwritten::default() };
             let (mut pause, mut is_failing) = (Duration::ZERO, false);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let kept = history_thread.keep(&statistics);
+                let kept = history_thread.write(&statistics);
                 let (has_failed, path) =
                     (std::mem::replace(&mut is_failing, kept.is_err()), history_thread.path.display());
                 pause = match kept {
@@ -91,7 +91,7 @@ impl Unwritten {
 
 impl HistoryThread {
     /// Keeps what is due.
-    fn keep(&mut self, statistics: &Statistics) -> Result<(), rusqlite::Error> {
+    fn write(&mut self, statistics: &Statistics) -> Result<(), rusqlite::Error> {
         if !self.path.exists() {
             return Ok(()); // nobody has a database
         }

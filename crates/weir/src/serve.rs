@@ -244,7 +244,7 @@ impl Server {
         self.operations.end();
         let ended = events.clone();
         let mut is_told = self.takeover != TakeoverState::Done;
-        let drain = if is_told { Drain::Stop } else { Drain::HandedOver };
+        let drain = if is_told { Drain::Stop } else { Drain::Takeover };
         let (admin, last_answers) = (self.admin.clone(), self.last_answers.take());
         std::thread::Builder::new().name("drain".into()).spawn(move || {
             let result = service.drain(drain);

@@ -10,7 +10,7 @@ use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
-    Account, Care, Holding, Hostgroup, Member, Server, Snapshot, Standing, Throttle, Users,
+    Account, Care, Health, Holding, Hostgroup, Member, Server, Snapshot, Throttle, Users,
 };
 use weir_routing::Rules;
 use weir_sql::Dialect;
@@ -275,7 +275,7 @@ fn account(user: &Arc<MysqlUser>) -> Account {
 
 /// More servers online than there may be are a sign that two clusters serve, so nobody does.
 fn limit_online(hostgroup: &mut Hostgroup, servers_max: u32) {
-    let online = hostgroup.members.iter().filter(|member| member.standing != Standing::Shunned).count();
+    let online = hostgroup.members.iter().filter(|member| member.health != Health::Shunned).count();
     if online > servers_max as usize {
         hostgroup.members.clear();
         hostgroup.absent =
@@ -351,12 +351,12 @@ fn is_leaving(place: &Place) -> bool {
 }
 
 /// How a place stands in its hostgroup; none if it takes no work there.
-fn standing(place: &Place) -> Option<Standing> {
+fn health(place: &Place) -> Option<Health> {
     match (place.status, &place.trouble) {
         _ if place.role == Role::Offline => None,
-        (Status::Online, None) => Some(Standing::Good),
-        (Status::Online, Some(_)) => Some(Standing::Slow),
-        (Status::Shunned, Some(Trouble::ConnectFailures { .. })) => Some(Standing::Shunned),
+        (Status::Online, None) => Some(Health::Good),
+        (Status::Online, Some(_)) => Some(Health::Slow),
+        (Status::Shunned, Some(Trouble::ConnectFailures { .. })) => Some(Health::Shunned),
         _ => None,
     }
 }
@@ -366,9 +366,9 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
     let mut hostgroups: HashMap<u32, Hostgroup> = HashMap::new();
     for place in &roles.places {
         let hostgroup = hostgroups.entry(place.hostgroup).or_default();
-        match (places.get(&place.endpoint), standing(place)) {
-            (Some(server), Some(standing)) => {
-                hostgroup.members.push(Member { server: *server, weight: place.weight, standing });
+        match (places.get(&place.endpoint), health(place)) {
+            (Some(server), Some(health)) => {
+                hostgroup.members.push(Member { server: *server, weight: place.weight, health });
             }
             _ => {
                 let separator = if hostgroup.absent.is_empty() { "" } else { "; " };

@@ -106,8 +106,8 @@ impl Web {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub(crate) fn hand_over(&self) -> std::io::Result<Vec<(SocketAddr, OwnedFd)>> {
-        self.http.hand_over()
+    pub(crate) fn takeover_sockets(&self) -> std::io::Result<Vec<(SocketAddr, OwnedFd)>> {
+        self.http.takeover_sockets()
     }
 
     /// Takes no more clients: another process does, in this one's place.

@@ -174,7 +174,7 @@ impl Session {
         } else if let (Ok(Reply::Rows(rows)), true) = (reply, is_shared)
             && let Some(question) = self.question(asked)
         {
-            self.shared.response_cache().keep(question, read.at, rows);
+            self.shared.response_cache().insert(question, read.at, rows);
         }
     }
 

@@ -15,7 +15,7 @@
 
 use crate::context::keys::{Nanos, ServerIndex};
 use crate::context::random::Dice;
-use crate::snapshot::{Balancing, Standing};
+use crate::snapshot::{Balancing, Health};
 
 /// A weight's full share.
 const SHARE: u64 = 256;
@@ -37,7 +37,7 @@ const CERTAIN: u64 = 1 << 10;
 pub(crate) struct GroupMember {
     pub server: ServerIndex,
     pub weight: u32,
-    pub standing: Standing,
+    pub health: Health,
     /// When it came back after it had been away; 0 if it has not.
     pub returned_at: Nanos,
     /// How long it then takes to get back to its full share.
@@ -64,17 +64,8 @@ pub(crate) struct Load {
 }
 
 impl GroupMember {
-    pub(crate) fn new(server: ServerIndex, weight: u32, standing: Standing) -> Self {
-        Self {
-            server,
-            weight,
-            standing,
-            returned_at: 0,
-            slow_start: 0,
-            owed: 0,
-            class: None,
-            competes: false,
-        }
+    pub(crate) fn new(server: ServerIndex, weight: u32, health: Health) -> Self {
+        Self { server, weight, health, returned_at: 0, slow_start: 0, owed: 0, class: None, competes: false }
     }
 
     /// The same place under another configuration.
@@ -84,8 +75,8 @@ impl GroupMember {
     }
 
     fn class(&self, load: Load) -> Class {
-        let is_shunned = self.standing == Standing::Shunned;
-        (is_shunned, self.weight == 0, self.standing == Standing::Slow, load.is_full)
+        let is_shunned = self.health == Health::Shunned;
+        (is_shunned, self.weight == 0, self.health == Health::Slow, load.is_full)
     }
 
     /// The weight as it counts now, never 0.

@@ -6,7 +6,7 @@ use crate::plan::requirements::Requirements;
 use crate::pool::balance::{GroupMember, Load, choose};
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::session::Session;
-use crate::snapshot::Standing;
+use crate::snapshot::Health;
 use crate::statement::write_lease::NO_WRITE_LEASE;
 
 /// A server for a statement.
@@ -57,7 +57,7 @@ impl Pools {
             let is_reachable = pool.suspect_until <= now
                 && !wanted.avoids(member.server, last_resort, now)
                 && pool.server.max_connections > 0
-                && (last_resort || member.standing != Standing::Shunned)
+                && (last_resort || member.health != Health::Shunned)
                 && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
             let may_serve = is_reachable
                 && pool.covers(wanted.must_cover(member.server, group.is_replicated))
@@ -115,7 +115,7 @@ impl Pools {
             .map(|member| {
                 let pool = &self.servers[member.server];
                 let endpoint = &pool.server.endpoint;
-                let shunned = if member.standing == Standing::Shunned { "shunned, " } else { "" };
+                let shunned = if member.health == Health::Shunned { "shunned, " } else { "" };
                 if pool.server.max_connections == 0 {
                     format!("{endpoint}: max_connections is 0")
                 } else if pool.failures > 0 {

@@ -92,7 +92,7 @@ impl QueryLog {
 impl Worker {
     /// The end of a batch: what was logged in it goes to the writer. Never waits.
     pub fn end_batch(&mut self) {
-        self.ctx.query_log.feed.hand_over();
+        self.ctx.query_log.feed.flush();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::pool::balance::GroupMember;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::snapshot::Standing;
+use crate::snapshot::Health;
 use crate::statement::lease::MOVED;
 use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
@@ -172,7 +172,7 @@ impl Pools {
             home.and_then(|group| group.reader_hostgroup).and_then(|readers| self.groups.get(&readers));
         let serves = |member: &GroupMember| {
             let is_leaving = self.servers[member.server].server.is_leaving;
-            member.server != server && member.standing != Standing::Shunned && !is_leaving
+            member.server != server && member.health != Health::Shunned && !is_leaving
         };
         [home, readers].into_iter().flatten().any(|group| group.members.iter().any(serves))
     }

@@ -10,7 +10,7 @@ use crate::pool::balance::GroupMember;
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::server::connection::DiscardReason;
 use crate::session::phase::Phase;
-use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
+use crate::snapshot::{Health, Hostgroup, Member, Server, Snapshot};
 use crate::worker::Worker;
 
 impl Worker {
@@ -142,13 +142,13 @@ impl Pools {
         let member = |member: &Member| {
             let server = places[member.server];
             let known = before.and_then(|group| group.members.iter().find(|known| known.server == server));
-            let mut next = GroupMember::new(server, member.weight, member.standing);
+            let mut next = GroupMember::new(server, member.weight, member.health);
             next.slow_start = Nanos::try_from(hostgroup.slow_start.as_nanos()).unwrap_or(Nanos::MAX);
             if let Some(known) = known {
                 next.go_on_from(known);
             }
-            let has_returned = known.is_none_or(|known| known.standing == Standing::Shunned);
-            if has_returned && member.standing != Standing::Shunned && self.servers[server].was_away {
+            let has_returned = known.is_none_or(|known| known.health == Health::Shunned);
+            if has_returned && member.health != Health::Shunned && self.servers[server].was_away {
                 next.returned_at = ctx.now;
             }
             next
@@ -158,7 +158,7 @@ impl Pools {
 
     /// Notes who is out of a hostgroup that it was in, or has been shunned there.
     fn note_absences(&mut self, groups: &HashMap<u32, Group>) {
-        let works = |member: &GroupMember| member.standing != Standing::Shunned;
+        let works = |member: &GroupMember| member.health != Health::Shunned;
         for (id, before) in &self.groups {
             let now = groups.get(id).map(|group| group.members.as_slice()).unwrap_or_default();
             for member in &before.members {

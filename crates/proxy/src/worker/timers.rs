@@ -107,7 +107,7 @@ impl Worker {
         self.ctx.drain.until = Some(self.ctx.now + limit);
         self.ctx.drain.newcomers_until = match drain {
             Drain::Stop => 0,
-            Drain::HandedOver => self.ctx.now + NEWCOMERS_NS,
+            Drain::Takeover => self.ctx.now + NEWCOMERS_NS,
         };
         self.close_drained();
     }

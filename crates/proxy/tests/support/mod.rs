@@ -89,10 +89,8 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
 
 /// A hostgroup of these servers, with equal weights.
 pub fn hostgroup(servers: impl IntoIterator<Item = usize>) -> Hostgroup {
-    let members = servers
-        .into_iter()
-        .map(|server| Member { server, weight: 1, standing: Default::default() })
-        .collect();
+    let members =
+        servers.into_iter().map(|server| Member { server, weight: 1, health: Default::default() }).collect();
     Hostgroup {
         members,
         slow_start: std::time::Duration::from_secs(5),

@@ -98,7 +98,7 @@ impl Control {
     ///
     /// # Errors
     /// When the system gives no descriptor.
-    pub(crate) fn hand_over(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn takeover_socket(&self) -> io::Result<OwnedFd> {
         Ok(self.listener.try_clone()?.into())
     }
 

@@ -23,31 +23,31 @@ use crate::server_tls::ServersTls;
 const FIXED: [Fixed; 6] = [
     Fixed {
         name: "mysql-threads",
-        keep: |new, old| keep(&mut new.variables.threads, &old.variables.threads),
+        restore: |new, old| restore(&mut new.variables.threads, &old.variables.threads),
     },
     Fixed {
         name: "mysql-io_driver",
-        keep: |new, old| keep(&mut new.variables.io_driver, &old.variables.io_driver),
+        restore: |new, old| restore(&mut new.variables.io_driver, &old.variables.io_driver),
     },
     Fixed {
         name: "mysql-worker_scheduling",
-        keep: |new, old| keep(&mut new.variables.worker_scheduling, &old.variables.worker_scheduling),
+        restore: |new, old| restore(&mut new.variables.worker_scheduling, &old.variables.worker_scheduling),
     },
     Fixed {
         name: "mysql-have_ssl",
-        keep: |new, old| keep(&mut new.variables.have_ssl, &old.variables.have_ssl),
+        restore: |new, old| restore(&mut new.variables.have_ssl, &old.variables.have_ssl),
     },
     Fixed {
         name: "mysql-tls_cert_file and mysql-tls_key_file",
-        keep: |new, old| keep(&mut new.variables.tls_files, &old.variables.tls_files),
+        restore: |new, old| restore(&mut new.variables.tls_files, &old.variables.tls_files),
     },
-    Fixed { name: "datadir", keep: |new, old| keep(&mut new.datadir, &old.datadir) },
+    Fixed { name: "datadir", restore: |new, old| restore(&mut new.datadir, &old.datadir) },
 ];
 
 struct Fixed {
     name: &'static str,
     /// Gives the new configuration what the running one has. True if it had something else.
-    keep: fn(&mut Config, &Config) -> bool,
+    restore: fn(&mut Config, &Config) -> bool,
 }
 
 /// The way to the thread that owns the configuration, for other threads.
@@ -143,7 +143,7 @@ impl Server {
             // Where its data is was settled at the start; rows of tables don't tell.
             config.datadir.clone_from(&self.config.datadir);
         }
-        let kept = keep_fixed(&mut config, &self.config);
+        let kept = restore_fixed(&mut config, &self.config);
         let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start"));
         // Of a file they were refused with their lines.
         let collisions = config.socket_collisions().into_iter();
@@ -220,11 +220,11 @@ struct Ready {
 }
 
 /// Gives `new` what can't change while Weir runs; the names of what it wanted otherwise.
-fn keep_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
-    FIXED.iter().filter(|fixed| (fixed.keep)(new, old)).map(|fixed| fixed.name).collect()
+fn restore_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
+    FIXED.iter().filter(|fixed| (fixed.restore)(new, old)).map(|fixed| fixed.name).collect()
 }
 
-fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
+fn restore<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
     let differs = new != old;
     new.clone_from(old);
     differs
@@ -247,11 +247,11 @@ mod tests {
         let mut new = Config { datadir: "/elsewhere".into(), ..Config::default() };
         new.variables.threads = old.variables.threads + 1;
         new.variables.max_connections = old.variables.max_connections + 1;
-        assert_eq!(keep_fixed(&mut new, &old), ["mysql-threads", "datadir"]);
+        assert_eq!(restore_fixed(&mut new, &old), ["mysql-threads", "datadir"]);
         let mut wanted = old.clone();
         wanted.variables.max_connections = new.variables.max_connections;
         assert_eq!(new, wanted);
-        assert_eq!(keep_fixed(&mut new, &old), [""; 0]);
+        assert_eq!(restore_fixed(&mut new, &old), [""; 0]);
     }
 
     #[test]

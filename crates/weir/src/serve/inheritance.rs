@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir_admin::Handed;
+use weir_admin::TakeoverSocket;
 use weir_config::ListenAddress;
 use weir_monitor::{LatestRoles, Monitor};
 use weir_proxy::listener::{self, Listeners};
@@ -102,13 +102,15 @@ impl Inheritance {
     /// The predecessor's listeners for clients.
     pub(super) fn listeners(&mut self) -> Result<Listeners, ServeError> {
         let handed = self.sockets.at_addresses(LISTENER)?.into_iter();
-        Ok(Listeners::adopt(handed.map(|(address, socket)| listener::Handed { address, socket }).collect())?)
+        Ok(Listeners::adopt(
+            handed.map(|(address, socket)| listener::TakeoverSocket { address, socket }).collect(),
+        )?)
     }
 
     /// The predecessor's sockets of the admin port.
-    pub(super) fn admin(&mut self) -> Result<Vec<Handed>, ServeError> {
+    pub(super) fn admin(&mut self) -> Result<Vec<TakeoverSocket>, ServeError> {
         let handed = self.sockets.at_addresses(ADMIN)?.into_iter();
-        Ok(handed.map(|(address, socket)| Handed { address, socket }).collect())
+        Ok(handed.map(|(address, socket)| TakeoverSocket { address, socket }).collect())
     }
 
     /// The predecessor's sockets of HTTP.

@@ -61,18 +61,18 @@ impl Server {
     }
 
     fn sockets(&self, service: &Service) -> std::io::Result<Vec<Socket>> {
-        let mut sockets = vec![Socket { name: CONTROL.to_owned(), socket: self.control.hand_over()? }];
-        let mut hand_over = |kind: &str, address: &dyn Display, socket: OwnedFd| {
+        let mut sockets = vec![Socket { name: CONTROL.to_owned(), socket: self.control.takeover_socket()? }];
+        let mut add = |kind: &str, address: &dyn Display, socket: OwnedFd| {
             sockets.push(Socket { name: format!("{kind}{address}"), socket });
         };
-        for handed in service.hand_over()? {
-            hand_over(LISTENER, &handed.address, handed.socket);
+        for handed in service.takeover_sockets()? {
+            add(LISTENER, &handed.address, handed.socket);
         }
-        for handed in self.admin.hand_over()? {
-            hand_over(ADMIN, &handed.address, handed.socket);
+        for handed in self.admin.takeover_sockets()? {
+            add(ADMIN, &handed.address, handed.socket);
         }
-        for (address, socket) in self.web.hand_over()? {
-            hand_over(HTTP, &address, socket);
+        for (address, socket) in self.web.takeover_sockets()? {
+            add(HTTP, &address, socket);
         }
         Ok(sockets)
     }

@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Nanos = 1_000_000_000;
 
 fn members(weights: &[u32]) -> Vec<GroupMember> {
-    weights.iter().enumerate().map(|(at, weight)| GroupMember::new(at, *weight, Standing::Good)).collect()
+    weights.iter().enumerate().map(|(at, weight)| GroupMember::new(at, *weight, Health::Good)).collect()
 }
 
 fn any_balancing() -> impl Strategy<Value = Balancing> {
@@ -148,9 +148,9 @@ fn ten_times_slower_keeps_about_a_hundredth_of_its_turns() {
 fn classes_come_before_shares() {
     let load = |_| Some(Load::default());
     let mut three = members(&[1, 1, 1]);
-    three[0].standing = Standing::Slow;
+    three[0].health = Health::Slow;
     assert_eq!(sequence(&mut three, Balancing::Weighted, 100, load), [0, 50, 50]);
-    three[1].standing = Standing::Shunned;
+    three[1].health = Health::Shunned;
     three[2].weight = 0;
     assert_eq!(sequence(&mut three, Balancing::Weighted, 100, load), [100, 0, 0], "slow before weight 0");
     let gone = |at: usize| (at != 0).then(Load::default);
