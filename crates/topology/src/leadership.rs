@@ -401,6 +401,9 @@ impl Leadership {
                 self.plan_switch(switch.map(|switch| (switch, None)), &row, policy, now);
             }
             row => {
+                if switch.is_some() {
+                    self.await_all(now);
+                }
                 let from = row.map_or((0, 0), |row| (row.epoch, row.version));
                 let to = writer.clone();
                 self.proposal = Some(Proposal::Claim { from, to, address: None, is_open: true });
@@ -414,6 +417,19 @@ impl Leadership {
         self.announcement.clear_of = cleared.filter(|_| is_asked).unwrap_or(0);
     }
 
+    /// A planned change for which nobody can be asked yet, as the row does not name the writer: every other Weir may still
+    /// write.
+    pub(crate) fn await_all(&mut self, now: Millis) {
+        self.awaited = self.may_write(None, now);
+    }
+
+    /// Other Weirs that may still write: those that have not said that they hold for the row of this version.
+    fn may_write(&self, version: Option<u64>, now: Millis) -> Vec<InstanceId> {
+        let is_clear = |peer: &Peer| version == Some(peer.says.clear_of);
+        let may_write = |peer: &&Peer| !is_clear(peer) && now < peer.may_write_until();
+        self.peers.iter().filter(may_write).map(|peer| peer.instance.clone()).collect()
+    }
+
     /// The steps of a planned change, and the end of those that nobody goes on with.
     fn plan_switch(
         &mut self,
@@ -425,17 +441,14 @@ impl Leadership {
         let from = (row.epoch, row.version);
         let switch = switch.filter(|(switch, _)| switch.to != row.writer);
         let is_mine = row.switching.as_ref().map(|switching| switching.by == policy.instance);
-        let may_write = |peer: &&Peer| peer.says.clear_of != row.version && now < peer.may_write_until();
         self.proposal = match (is_mine, switch) {
             (None, Some((switch, _))) if switch.step == SwitchStep::Ask => {
-                self.awaited =
-                    self.peers.iter().filter(may_write).map(|peer| peer.instance.clone()).collect();
+                self.awaited = self.may_write(Some(row.version), now);
                 let is_asking = !self.awaited.is_empty();
                 is_asking.then(|| Proposal::Ask { from, to: switch.to.clone() })
             }
             (None | Some(true), Some((switch, address))) => {
-                self.awaited =
-                    self.peers.iter().filter(may_write).map(|peer| peer.instance.clone()).collect();
+                self.awaited = self.may_write(Some(row.version), now);
                 let moves = switch.step == SwitchStep::Move && self.awaited.is_empty();
                 let (to, address) = (switch.to.clone(), address.map(str::to_owned));
                 moves.then_some(Proposal::Claim { from, to, address, is_open: true })

@@ -63,11 +63,18 @@ fn agree(
 ) -> Option<Leadership> {
     let hostgroup = policy.writer_hostgroup;
     let epoch = health.policy.epoch_of_replicas(hostgroup)?;
-    let [writer] = writers else { return before.leadership.clone() };
+    let switch = health.policy.switch_of(hostgroup);
+    let [writer] = writers else {
+        let mut leadership = before.leadership.clone()?;
+        if switch.is_some() {
+            leadership.await_all(health.now);
+        }
+        return Some(leadership);
+    };
     let read = health.observation(writer).and_then(|seen| seen.epoch.as_ref());
     let mut leadership =
         Leadership::after(before.leadership.as_ref(), &epoch, read.into_iter(), None, health.now);
-    leadership.follow(writer, health.policy.switch_of(hostgroup), &epoch, health.now);
+    leadership.follow(writer, switch, &epoch, health.now);
     let cleared = health.policy.cleared.iter().find(|cleared| cleared.writer_hostgroup == hostgroup);
     leadership.note_cleared(cleared.map(|cleared| cleared.version), &epoch);
     Some(leadership)

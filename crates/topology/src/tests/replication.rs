@@ -361,3 +361,55 @@ fn a_writer_that_was_away_writes_again_with_replicas_of_its_own_or_alone() {
     world.decide();
     assert_eq!(world.roles.hostgroup(100).len(), 2);
 }
+
+/// Another Weir's switchover has just ended: the row of the epoch still names the writer before. A Weir that wants to move
+/// the role on must not take that for "nobody else is there".
+#[test]
+fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
+    let mut policy = replication_policy();
+    policy.epoch = Some(EpochPolicy::new("a"));
+    let mut world = World::replicated(policy);
+    let read = |writer: usize, version, switching, clear_of| EpochRead {
+        row: Some(EpochRow {
+            epoch: 7,
+            version,
+            writer: node(writer),
+            writer_address: None,
+            is_open: true,
+            claimed_by: "b".into(),
+            switching,
+        }),
+        instances: vec![InstanceRow {
+            instance: "b".into(),
+            beat: version,
+            says: Announcement { lease_ms: 3000, clear_of, ..Announcement::default() },
+        }],
+        asked_at: Millis(0),
+        drains: None,
+        malformed: None,
+    };
+    let see = |world: &mut World, read: EpochRead| {
+        let asked_at = world.now;
+        let seen = world.seen.iter_mut().find(|seen| seen.endpoint == node(0)).unwrap();
+        seen.epoch = Some(EpochRead { asked_at, ..read });
+        world.decide();
+        world.roles.groups[0].leadership.clone().unwrap()
+    };
+    let switch = Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Ask };
+    world.policy.switches = vec![switch];
+    // Node 0 took over from node 2 a moment ago; b had said that it held for that.
+    let early = see(&mut world, read(2, 4, None, 4));
+    assert_eq!(early.awaited, ["b".into()]);
+    assert!(matches!(early.proposal, Some(Proposal::Claim { .. })), "{:?}", early.proposal);
+    let asks = see(&mut world, read(0, 5, None, 4));
+    assert_eq!(asks.awaited, ["b".into()]);
+    assert!(matches!(asks.proposal, Some(Proposal::Ask { .. })), "{:?}", asks.proposal);
+    // For a moment two are seen that are not read_only.
+    world.see_server(2, server(false, Lag::NoReplica));
+    world.decide();
+    assert_eq!(world.roles.groups[0].leadership.clone().unwrap().awaited, ["b".into()]);
+    world.see_server(2, server(true, Lag::Seconds(0)));
+    let switching = Some(Switching { to: node(1), by: "a".into() });
+    assert_eq!(see(&mut world, read(0, 6, switching.clone(), 4)).awaited, ["b".into()]);
+    assert_eq!(see(&mut world, read(0, 6, switching, 6)).awaited, []);
+}
