@@ -477,6 +477,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
             fast_forward: false,
             transaction_persistent: is_persistent,
             default_isolation: None,
+            consistency: None,
             additional_password: None,
             max_connections: 10,
             comment: String::new(),

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
-use weir_routing::Rules;
+use weir_routing::{Consistency, Rules};
 use weir_session::login::{Credential, Passwords};
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
@@ -160,13 +160,19 @@ pub struct Hostgroup {
     /// Results of reads up to this size are held back until they are complete, so that a read whose server dies in the
     /// middle is run again elsewhere; 0: none.
     pub retry_buffer_bytes: u32,
+    /// How fresh reads have to be that are split from it, where nobody else says so.
+    pub consistency: Consistency,
+    /// Where reads go for which no reader is known to be fresh enough.
+    pub reads: ReadPreference,
+    /// How long a read waits for a reader to be fresh enough; none: not at all.
+    pub consistency_timeout: Duration,
     /// In which time a member that was away comes back to its full share.
     pub slow_start: Duration,
     /// How many connections may be opened for it in a second.
     pub throttle: Arc<Throttle>,
 }
 
-pub use weir_config::Balancing;
+pub use weir_config::{Balancing, ReadPreference};
 
 /// How sessions wait for a server of a cluster, all workers together. Touched when a session finds no server, never on
 /// the way of a statement that finds one.

@@ -1,5 +1,7 @@
 //! Holds the decision of the rules about a statement.
 
+use crate::Consistency;
+
 /// The actions of all rules that matched, added up. `None`: nothing was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
@@ -17,6 +19,10 @@ pub struct Decision {
     pub next_flag_in: Option<u32>,
     /// What becomes of the session's connection.
     pub multiplex: Option<Multiplex>,
+    /// How fresh its read has to be, as a rule says.
+    pub consistency: Option<Consistency>,
+    /// The same, as the statement itself says; it has the last word.
+    pub hinted_consistency: Option<Consistency>,
     /// Whether it is written to the events log.
     pub log: Option<bool>,
     /// Position of the rule whose error_msg answers it, see [`Router::error_message`](crate::Router::error_message).
@@ -38,6 +44,8 @@ impl Decision {
             delay_ms: self.delay_ms.or(other.delay_ms),
             next_flag_in: self.next_flag_in.or(other.next_flag_in),
             multiplex: self.multiplex.or(other.multiplex),
+            consistency: self.consistency.or(other.consistency),
+            hinted_consistency: self.hinted_consistency.or(other.hinted_consistency),
             log: self.log.or(other.log),
             error: self.error.or(other.error),
             ok: self.ok.or(other.ok),

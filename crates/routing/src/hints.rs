@@ -2,15 +2,15 @@
 
 use weir_sql::{Dialect, Lexer, TokenKind};
 
-use crate::Decision;
+use crate::{Consistency, Decision};
 
 /// A first comment is only looked for in so many bytes of a statement.
 const LOOKED_AT_BYTES_MAX: usize = 65_000;
 /// A longer comment has no hints.
 const COMMENT_BYTES_MAX: usize = 4096;
 
-/// The hints that a statement gives about its own routing. Keys that are unknown, and values that are no numbers,
-/// are what they look like: a comment.
+/// The hints that a statement gives about its own routing. Keys that are unknown, and values that don't fit, are what
+/// they look like: a comment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// `hostgroup`
@@ -21,6 +21,8 @@ pub struct Hints {
     pub retries: Option<u32>,
     /// `query_delay`
     pub delay_ms: Option<u32>,
+    /// `weir_consistency`
+    pub consistency: Option<Consistency>,
 }
 
 /// When hints are looked at: mysql-query_processor_first_comment_parsing.
@@ -55,7 +57,12 @@ impl Hints {
             // An optimizer hint, `/*+ ;hostgroup=2 */`, may stand in front.
             let name = name.trim_ascii();
             let name = name.strip_prefix(b"+").map_or(name, <[u8]>::trim_ascii_start);
-            let Some(value) = number(value.trim_ascii()) else { continue };
+            let value = value.trim_ascii();
+            if name == b"weir_consistency" {
+                hints.consistency = Consistency::of_word(value).or(hints.consistency);
+                continue;
+            }
+            let Some(value) = number(value) else { continue };
             match name {
                 b"hostgroup" => hints.hostgroup = Some(value),
                 b"query_timeout" => hints.timeout_ms = Some(value),
@@ -74,6 +81,7 @@ impl Hints {
             timeout_ms: self.timeout_ms.filter(|timeout_ms| *timeout_ms > 0),
             retries: self.retries,
             delay_ms: self.delay_ms,
+            hinted_consistency: self.consistency,
             ..Decision::default()
         }
     }
@@ -143,6 +151,11 @@ mod tests {
             ("SELECT 1 /* hostgroup=2 */", hostgroup(2)),
             ("SELECT /*+ MAX_EXECUTION_TIME(9) ;hostgroup=2 */ 1", hostgroup(2)),
             ("-- a word\n/* hostgroup=2 */ SELECT 1", hostgroup(2)),
+            (
+                "SELECT /* weir_consistency = Global */ 1",
+                Hints { consistency: Some(Consistency::Global), ..Hints::default() },
+            ),
+            ("/* weir_consistency=causal */ SELECT 1", Hints::default()),
             ("SELECT 1 - /* hostgroup=2 */ 2", hostgroup(2)),
             ("/* controller=users */ SELECT 1", Hints::default()),
             ("/* hostgroup=x */ SELECT 1", Hints::default()),

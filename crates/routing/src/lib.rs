@@ -27,6 +27,7 @@
 //! `mysql_query_rules_fast_routing`, and what its users rely on.
 
 mod cache;
+mod consistency;
 mod decision;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -40,6 +41,7 @@ mod router;
 mod row;
 mod rules;
 
+pub use consistency::Consistency;
 pub use decision::{Decision, Multiplex};
 pub use hints::{HintOrder, Hints};
 pub use pattern::PATTERN_BYTES_MAX;

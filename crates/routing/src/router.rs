@@ -361,6 +361,8 @@ impl Walk<'_> {
             delay_ms: row.delay_ms,
             next_flag_in: row.next_query_flag_in,
             multiplex: row.multiplex,
+            consistency: row.consistency,
+            hinted_consistency: None,
             log: row.log,
             error: row.error_msg.as_ref().map(|_| position),
             ok: row.ok_msg.as_ref().map(|_| position),

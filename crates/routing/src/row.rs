@@ -1,6 +1,6 @@
 //! Declares the rows of the two tables, with ProxySQL's columns and defaults. `None` is NULL.
 
-use crate::Multiplex;
+use crate::{Consistency, Multiplex};
 
 /// A row of `mysql_query_rules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct QueryRule {
     pub ok_msg: Option<String>,
     /// What becomes of the session's connection.
     pub multiplex: Option<Multiplex>,
+    /// `weir_consistency` of attributes: how fresh its read has to be.
+    pub consistency: Option<Consistency>,
     /// Whether the statement is written to the events log; none: `eventslog_default_log` tells.
     pub log: Option<bool>,
     /// No further rule is looked at.
@@ -90,6 +92,7 @@ impl Default for QueryRule {
             error_msg: None,
             ok_msg: None,
             multiplex: None,
+            consistency: None,
             log: None,
             apply: false,
             flag_outs: Vec::new(),

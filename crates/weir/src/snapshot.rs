@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
+use weir_config::{CONSISTENCY_TIMEOUT_MS, Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
@@ -168,6 +169,13 @@ impl Snapshots {
             let own = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == *id);
             hostgroup.balancing = own.map(|row| row.balancing).unwrap_or_default();
             let cluster = config.clusters().find(|cluster| cluster.hostgroups().any(|of| of == *id));
+            // What is said of the cluster's writers holds for its readers, too.
+            let writers = cluster.as_ref().map_or(*id, |cluster| cluster.writer_hostgroup);
+            let of_writers = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == writers);
+            hostgroup.consistency = of_writers.map(|row| row.consistency).unwrap_or_default();
+            hostgroup.reads = of_writers.map(|row| row.reads).unwrap_or_default();
+            let timeout_ms = of_writers.map_or(CONSISTENCY_TIMEOUT_MS, |row| row.consistency_timeout_ms);
+            hostgroup.consistency_timeout = Duration::from_millis(timeout_ms.into());
             let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
             hostgroup.slow_start = care.slow_start;
             hostgroup.retry_buffer_bytes = if cluster.is_some() { care.retry_buffer_bytes } else { 0 };

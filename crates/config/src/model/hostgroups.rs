@@ -1,5 +1,7 @@
 //! Declares `mysql_hostgroup_attributes` and `weir_hostgroups`: what holds for all servers of a hostgroup.
 
+use weir_routing::Consistency;
+
 use crate::field::fields::Fields;
 use crate::value::statements;
 
@@ -38,6 +40,12 @@ pub struct WeirHostgroup {
     pub hostgroup_id: u32,
     /// How statements are shared between its servers.
     pub balancing: Balancing,
+    /// How fresh the reads have to be that are split from it, where nobody else says so.
+    pub consistency: Consistency,
+    /// Where reads go that no reader is known to be fresh enough for.
+    pub reads: ReadPreference,
+    /// How long a read waits for a reader to be fresh enough, in milliseconds; after that the writer has it.
+    pub consistency_timeout_ms: u32,
     /// For humans.
     pub comment: String,
 }
@@ -52,6 +60,16 @@ pub enum Balancing {
     LeastInFlight,
     /// By weight, less to those that take longer.
     Latency,
+}
+
+/// Where a read goes when no reader is known to be fresh enough for it: it can wait for one, or go to the writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadPreference {
+    /// It waits for a reader, unless the writer is idle.
+    #[default]
+    Spread,
+    /// Wherever its answer is expected first.
+    Fastest,
 }
 
 /// `init_connect`, of a hostgroup or for all.

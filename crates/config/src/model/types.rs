@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_routing::{FastRoute, QueryRule, Rules};
+use weir_routing::{Consistency, FastRoute, QueryRule, Rules};
 use weir_topology::Endpoint;
 
 use crate::model::admin_variables::AdminVariables;
@@ -186,6 +186,8 @@ pub struct MysqlUser {
     pub transaction_persistent: bool,
     /// `default-transaction_isolation` of its attributes: the isolation level with which its sessions begin.
     pub default_isolation: Option<IsolationLevel>,
+    /// `weir_consistency` of its attributes: how fresh the reads of its sessions have to be.
+    pub consistency: Option<Consistency>,
     /// `additional_password` of its attributes: clients may log in with this one, too.
     pub additional_password: Option<Secret>,
     /// The most clients of this account at a time, default 10000.

@@ -1,7 +1,9 @@
 //! Reads the rows of what is said of hostgroups.
 
 use crate::field::fields::{Fields, Row};
-use crate::model::hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup, init_connect};
+use weir_routing::Consistency;
+
+use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::COMMENT_CHARS_MAX;
@@ -37,23 +39,43 @@ pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<Hostgroup
 }
 
 pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirHostgroup> {
-    const WORDS: [&str; 3] = ["weighted", "least_in_flight", "latency"];
     let mut f = Fields::of(row, report);
     let hostgroup_id = required_hostgroup(&mut f, "hostgroup_id");
-    let balancing = match f.item("balancing").map(|item| (item, item.as_str())) {
-        None | Some((_, Some("weighted"))) => Balancing::Weighted,
-        Some((_, Some("least_in_flight"))) => Balancing::LeastInFlight,
-        Some((_, Some("latency"))) => Balancing::Latency,
-        Some((item, word)) => {
-            let fault = match word {
-                Some(word) => unknown_word(word, &WORDS),
-                None => format!("{} is not a string", item.describe()),
-            };
-            f.refuse("balancing", fault);
-            Balancing::Weighted
-        }
-    };
+    let balancing = word(
+        &mut f,
+        "balancing",
+        &[
+            ("weighted", Balancing::Weighted),
+            ("least_in_flight", Balancing::LeastInFlight),
+            ("latency", Balancing::Latency),
+        ],
+    );
+    let consistency = word(&mut f, "consistency", &Consistency::ALL.map(|level| (level.as_str(), level)));
+    let reads =
+        word(&mut f, "reads", &[("spread", ReadPreference::Spread), ("fastest", ReadPreference::Fastest)]);
+    let consistency_timeout_ms = f.number("consistency_timeout_ms");
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
-    Some(WeirHostgroup { hostgroup_id: hostgroup_id?, balancing, comment })
+    Some(WeirHostgroup {
+        hostgroup_id: hostgroup_id?,
+        balancing,
+        consistency,
+        reads,
+        consistency_timeout_ms,
+        comment,
+    })
+}
+
+/// One of these words; the default if there is none, or a fault.
+fn word<T: Copy + Default>(f: &mut Fields<'_, '_>, name: &'static str, words: &[(&'static str, T)]) -> T {
+    let fault = match f.item(name).map(|item| (item, item.as_str())) {
+        None => return T::default(),
+        Some((_, Some(word))) => match words.iter().find(|(known, _)| *known == word) {
+            Some((_, value)) => return *value,
+            None => unknown_word(word, &words.iter().map(|(known, _)| *known).collect::<Vec<_>>()),
+        },
+        Some((item, None)) => format!("{} is not a string", item.describe()),
+    };
+    f.refuse(name, fault);
+    T::default()
 }

@@ -1,7 +1,7 @@
 //! Reads the rows of `[[mysql_query_rules]]` and `[[mysql_query_rules_fast_routing]]`.
 
 use serde::Deserialize;
-use weir_routing::{FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule};
+use weir_routing::{Consistency, FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule};
 
 use crate::field::fields::{Fields, Row};
 use crate::report::error::Report;
@@ -95,8 +95,8 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
     if let Some(text) =
         f.optional_text("attributes", ATTRIBUTES_CHARS_MAX).filter(|text| !text.trim().is_empty())
     {
-        match flag_outs(&text) {
-            Ok(flag_outs) => rule.flag_outs = flag_outs,
+        match attributes(&text) {
+            Ok((flag_outs, consistency)) => (rule.flag_outs, rule.consistency) = (flag_outs, consistency),
             Err(fault) => f.refuse("attributes", fault),
         }
     }
@@ -109,13 +109,14 @@ fn hash(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
-/// `{"flagOUTs":[{"id":1,"weight":9},{"id":2}]}`
-fn flag_outs(text: &str) -> Result<Vec<FlagWeight>, String> {
+/// `{"flagOUTs":[{"id":1,"weight":9},{"id":2}], "weir_consistency":"global"}`
+fn attributes(text: &str) -> Result<(Vec<FlagWeight>, Option<Consistency>), String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Attributes {
         #[serde(rename = "flagOUTs", default)]
         flag_outs: Vec<Branch>,
+        weir_consistency: Option<String>,
     }
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -135,12 +136,21 @@ fn flag_outs(text: &str) -> Result<Vec<FlagWeight>, String> {
     if attributes.flag_outs.iter().any(|branch| branch.id > INT_MAX || branch.weight > INT_MAX) {
         return Err(format!("an id or a weight is out of range (0..{INT_MAX})"));
     }
-    Ok(attributes
-        .flag_outs
-        .iter()
-        .map(|branch| FlagWeight { id: branch.id, weight: branch.weight })
-        .collect())
+    let consistency = attributes.weir_consistency.map(|word| consistency(&word)).transpose()?;
+    let flag_outs =
+        attributes.flag_outs.iter().map(|branch| FlagWeight { id: branch.id, weight: branch.weight });
+    Ok((flag_outs.collect(), consistency))
 }
+
+/// The attribute `weir_consistency`, of a rule or a user.
+pub(crate) fn consistency(word: &str) -> Result<Consistency, String> {
+    const WORDS: [&str; 4] = ["eventual", "session", "global", "strict"];
+    Consistency::of_word(word.as_bytes())
+        .ok_or_else(|| format!("{CONSISTENCY}: {}", unknown_word(&quotable(word), &WORDS)))
+}
+
+/// Its name.
+pub(crate) const CONSISTENCY: &str = "weir_consistency";
 
 /// What a parser says may quote the text.
 fn quotable_line(fault: &str) -> String {

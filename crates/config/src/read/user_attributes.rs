@@ -1,9 +1,11 @@
 //! Reads `mysql_users.attributes`: a JSON object of what has no column of its own.
 
 use serde_json::Value;
+use weir_routing::Consistency;
 
 use crate::field::fields::Fields;
 use crate::model::types::IsolationLevel;
+use crate::read::query_rules::{CONSISTENCY, consistency};
 use crate::value::password::{Password, Secret};
 use crate::value::suggest::quotable;
 
@@ -21,6 +23,8 @@ pub(crate) struct UserAttributes {
     pub isolation: Option<IsolationLevel>,
     /// With which clients may log in as well.
     pub additional_password: Option<Secret>,
+    /// How fresh the reads of its sessions have to be.
+    pub consistency: Option<Consistency>,
 }
 
 /// Reads the attributes of a user with this password.
@@ -42,13 +46,17 @@ fn parse(text: &str, password: &Password) -> Result<UserAttributes, String> {
         match name.as_str() {
             ISOLATION => read.isolation = Some(isolation_level(value)?),
             ADDITIONAL_PASSWORD => read.additional_password = Some(additional_password(value, password)?),
+            CONSISTENCY => {
+                let word = value.as_str().ok_or_else(|| format!("{name} is not a string"))?;
+                read.consistency = Some(consistency(word)?);
+            }
             SPIFFE_ID => {
                 return Err(format!("{name} is not built yet: Weir asks clients for no certificate"));
             }
             name => {
                 let name = quotable(name);
                 return Err(format!(
-                    "unknown attribute \"{name}\", there are {ISOLATION} and {ADDITIONAL_PASSWORD}"
+                    "unknown attribute \"{name}\", there are {ISOLATION}, {ADDITIONAL_PASSWORD} and {CONSISTENCY}"
                 ));
             }
         }

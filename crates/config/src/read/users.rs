@@ -47,6 +47,7 @@ pub(crate) fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         fast_forward,
         transaction_persistent,
         default_isolation: attributes.isolation,
+        consistency: attributes.consistency,
         additional_password: attributes.additional_password,
         max_connections,
         comment,

@@ -9,6 +9,8 @@ const WAIT_MS_MAX: i64 = 3_600_000;
 pub(crate) const SWITCHOVER_GRACE_MS_MAX: i64 = 30_000;
 /// Larger results than this are not held back: a server is not read while so much waits for a client.
 const RETRY_BUFFER_BYTES_MAX: i64 = 256 << 10;
+/// `consistency_timeout_ms` of a hostgroup without a row in `weir_hostgroups`.
+pub const CONSISTENCY_TIMEOUT_MS: u32 = 1000;
 /// As in `column.rs`.
 const INT_MAX: i64 = i32::MAX as i64;
 
@@ -142,6 +144,9 @@ const MYSQL_HOSTGROUP_ATTRIBUTES: &[Column] = &[
 const WEIR_HOSTGROUPS: &[Column] = &[
     sql("hostgroup_id", "INT CHECK (hostgroup_id >= 0) NOT NULL PRIMARY KEY", "the hostgroup").takes(0, INT_MAX),
     sql("balancing", "VARCHAR NOT NULL DEFAULT 'weighted'", "`weighted`, `least_in_flight` or `latency`: [how statements are balanced](servers.md#balancing)"),
+    sql("consistency", "VARCHAR NOT NULL DEFAULT 'session'", "of a writer hostgroup: how fresh reads have to be that its readers get: `eventual`, `session`, `global` or `strict`. [Consistency](consistency.md)"),
+    sql("reads", "VARCHAR NOT NULL DEFAULT 'spread'", "of a writer hostgroup: reads for which no reader is fresh enough yet wait for one unless the writer is idle (`spread`), or go where the answer is expected first (`fastest`)"),
+    between("consistency_timeout_ms", 1, WAIT_MS_MAX, CONSISTENCY_TIMEOUT_MS as i64, "of a writer hostgroup: how long a read waits for a reader to be fresh enough; then the writer gets it"),
     text("comment", "for you"),
 ];
 
@@ -185,7 +190,7 @@ const MYSQL_USERS: &[Column] = &[
     flag("backend", 1, "").one_value(),
     flag("frontend", 1, "").one_value(),
     count("max_connections", 10_000, "maximum number of clients logged in as this user; further ones get error 1226").takes(0, 1_000_000),
-    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object. `{\"default-transaction_isolation\": \"READ COMMITTED\"}`: the isolation level of its sessions, at the login and after a reset. `{\"additional_password\": \"old\"}`: clients may also log in with this password, for instance while it is being changed. Both must be in clear text; Weir uses `password` at servers. `spiffe_id` is not built: Weir asks clients for no certificate"),
+    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object. `{\"default-transaction_isolation\": \"READ COMMITTED\"}`: the isolation level of its sessions, at the login and after a reset. `{\"additional_password\": \"old\"}`: clients may also log in with this password, for instance while it is being changed. Both must be in clear text; Weir uses `password` at servers. `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the reads of its sessions have to be. `spiffe_id` is not built: Weir asks clients for no certificate"),
     text("comment", "for you"),
 ];
 
@@ -224,7 +229,7 @@ const MYSQL_QUERY_RULES: &[Column] = &[
     sql("gtid_from_hostgroup", "INT UNSIGNED", "").without_effect(),
     sql("log", "INT CHECK (log IN (0,1))", "whether to write the statement into the [events log](logs.md)").takes(0, 1),
     flag("apply", 0, "ends the evaluation"),
-    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object: `flagOUTs` picks a flag at random, by weight"),
+    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object: `flagOUTs` picks a flag at random, by weight; `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the read has to be"),
     any_text("comment", "for you"),
 ];
 

@@ -37,7 +37,7 @@ impl Session {
     /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
     /// written is not committed, and can't be seen elsewhere.
     pub(crate) fn must_see(&self) -> Nanos {
-        if self.stay.detour.is_some() { self.writes.last_commit_at } else { self.writes.last_at }
+        if self.stay.detour.is_some() { self.freshness.last_commit_at } else { self.freshness.last_at }
     }
 
     /// Whether a statement that was answered in a transaction is one that can't have committed anything.

@@ -9,7 +9,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_routing::Decision;
+use weir_routing::{Consistency, Decision};
 use weir_session::defaults::Defaults;
 use weir_session::login::Channel;
 use weir_session::pin::{PinBoard, Pins};
@@ -71,7 +71,7 @@ pub(crate) struct Session {
     pub track: Option<Box<TrackPreferences>>,
     pub diagnostics: Diagnostics,
     pub transaction: Transaction,
-    pub writes: Writes,
+    pub freshness: Freshness,
     pub farewell: Farewell,
 }
 
@@ -192,14 +192,37 @@ pub(crate) struct Transaction {
     pub since: Nanos,
 }
 
-/// What it has to see of its own.
-pub(crate) struct Writes {
+/// What it has to see.
+pub(crate) struct Freshness {
+    /// How fresh its reads have to be, as it has set it itself (`SET weir_consistency`).
+    pub consistency: Option<Consistency>,
+    /// When it was told of somebody else's write (`SET weir_token`); 0 for never.
+    pub told_at: Nanos,
+    /// When its last read of something that others write was answered; 0 for never.
+    pub seen_at: Nanos,
+    /// The server that it was read from.
+    pub seen_on: ServerIndex,
     /// When the last write of this session was answered (or broke off); 0 for never.
     pub last_at: Nanos,
     /// When something of this session may last have been committed; 0 for never.
     pub last_commit_at: Nanos,
     /// The server that took the last write.
     pub last_server: ServerIndex,
+}
+
+impl Default for Freshness {
+    /// Nothing has to be seen yet.
+    fn default() -> Self {
+        Self {
+            consistency: None,
+            told_at: 0,
+            seen_at: 0,
+            seen_on: ServerIndex::MAX,
+            last_at: 0,
+            last_commit_at: 0,
+            last_server: ServerIndex::MAX,
+        }
+    }
 }
 
 /// What its client is still to be told.

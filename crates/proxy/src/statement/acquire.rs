@@ -202,7 +202,7 @@ impl Session {
             announces_read_only: self.transaction.is_next_read_only,
             writer_only: *writer_only,
             must_see: self.must_see(),
-            written_on: self.writes.last_server,
+            written_on: self.freshness.last_server,
             lost_on: tries.lost_on,
             lost_until: tries.avoided_until(),
         };

@@ -86,15 +86,15 @@ impl Work<'_> {
     fn note_write(&mut self, key: ConnectionKey) {
         let session = &mut *self.session;
         let server = self.pools.connections[key].server;
-        let covers_earlier = session.writes.last_at == 0
-            || session.writes.last_server == server
-            || self.pools.servers[server].server.shared.covers(session.writes.last_at);
+        let covers_earlier = session.freshness.last_at == 0
+            || session.freshness.last_server == server
+            || self.pools.servers[server].server.shared.covers(session.freshness.last_at);
         // A writer that has just taken over may not have applied what this session wrote at the one before.
-        session.writes.last_server = if covers_earlier { server } else { ServerIndex::MAX };
-        session.writes.last_at = self.ctx.now;
+        session.freshness.last_server = if covers_earlier { server } else { ServerIndex::MAX };
+        session.freshness.last_at = self.ctx.now;
         self.pools.servers[server].server.shared.note_write(self.ctx.now);
         if !session.is_surely_uncommitted() {
-            session.writes.last_commit_at = self.ctx.now;
+            session.freshness.last_commit_at = self.ctx.now;
         }
     }
 

@@ -20,8 +20,8 @@ use crate::server::connection::Retained;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
 use crate::session::{
-    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Session, Stay, Times, Tracked,
-    Transaction, Writes,
+    Client, ClientStatements, Diagnostics, Farewell, Freshness, Input, Place, Session, Stay, Times, Tracked,
+    Transaction,
 };
 use crate::worker::Worker;
 
@@ -125,7 +125,7 @@ impl Context {
                 is_next_read_only: false,
                 since: self.now,
             },
-            writes: Writes { last_at: 0, last_commit_at: 0, last_server: usize::MAX },
+            freshness: Freshness::default(),
         }
     }
 

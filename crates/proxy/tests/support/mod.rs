@@ -54,6 +54,7 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
             fast_forward: false,
             transaction_persistent: true,
             default_isolation: None,
+            consistency: None,
             additional_password: None,
             max_connections: 10_000,
             comment: String::new(),
