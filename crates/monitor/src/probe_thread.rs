@@ -4,12 +4,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, ServerShared};
 
+use crate::causal_probe::alarm::Alarm;
 use crate::causal_probe::{self, Standing, Told};
 use crate::change_watch::Watch;
 use crate::probe::Probe;
@@ -46,6 +47,7 @@ pub(crate) struct ProbeHandle {
     pub(crate) shunned: Arc<AtomicBool>,
     orders: Sender<Order>,
     causal_orders: Option<Sender<Order>>,
+    shared: Arc<ServerShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -78,13 +80,14 @@ impl ProbeHandle {
             let (orders, inbox) = channel();
             let (kind, options, standing) = (settings.kind, settings.options.clone(), standing.clone());
             let told = Told { events: causal_events, generation, endpoint: endpoint.clone(), last: None };
+            let alarm = Alarm::of(shared.clone())?;
             let thread = thread::Builder::new().name(format!("causal {endpoint}"));
             threads.push(thread.spawn(move || {
-                causal_probe::run(kind, options, &shared, &standing, told, &hurry, &inbox);
+                causal_probe::run(kind, options, &alarm, &standing, told, &hurry, &inbox);
             })?);
             causal_orders = Some(orders);
         }
-        Ok(Self { generation, settings, standing, shunned, orders, causal_orders, threads })
+        Ok(Self { generation, settings, standing, shunned, orders, causal_orders, shared, threads })
     }
 
     /// Gives an order; one that has ended doesn't hear it.
@@ -94,6 +97,7 @@ impl ProbeHandle {
             && let Some(orders) = &self.causal_orders
         {
             let _ = orders.send(order);
+            self.shared.coverage.wake_checker();
         }
     }
 
@@ -174,6 +178,17 @@ pub(crate) fn wait(orders: &Receiver<Order>, pause: Duration) -> bool {
         }
         Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => false,
         Err(RecvTimeoutError::Timeout) => true,
+    }
+}
+
+/// Whether a thread that sleeps in another way has to end.
+pub(crate) fn ends(orders: &Receiver<Order>) -> bool {
+    loop {
+        match orders.try_recv() {
+            Ok(Order::Now) => {}
+            Ok(Order::End) | Err(TryRecvError::Disconnected) => return true,
+            Err(TryRecvError::Empty) => return false,
+        }
     }
 }
 

@@ -228,6 +228,14 @@ pub struct Publisher {
 }
 
 impl Publisher {
+    /// Servers have applied what sessions of these workers wait for: worker n is bit n modulo 64.
+    pub fn covered(&self, workers: u64) {
+        let waits = |worker: &usize| workers & (1 << (worker % 64)) != 0;
+        for worker in (0..self.shared.mailboxes.len()).filter(waits) {
+            self.shared.mailboxes[worker].send(Message::Covered);
+        }
+    }
+
     /// From now on the workers go by this snapshot.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         self.shared.set_users(&snapshot.users);

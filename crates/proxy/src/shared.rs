@@ -79,6 +79,8 @@ pub enum Message {
         /// Where the answer goes.
         to: Sender<WorkerReport>,
     },
+    /// Servers have applied what sessions of this worker wait for, or nobody can tell any more.
+    Covered,
     /// Close the sessions that may still write to this server: it is to be the writer no more.
     CutWriters {
         /// The server.

@@ -166,10 +166,24 @@ pub struct Hostgroup {
     pub reads: ReadPreference,
     /// How long a read waits for a reader to be fresh enough; none: not at all.
     pub consistency_timeout: Duration,
+    /// What makes a server wait by itself until it has everything.
+    pub strict: StrictRead,
     /// In which time a member that was away comes back to its full share.
     pub slow_start: Duration,
     /// How many connections may be opened for it in a second.
     pub throttle: Arc<Throttle>,
+}
+
+/// How a read at [`Consistency::Strict`] is made to see everything that was committed anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StrictRead {
+    /// It runs on the writer, which alone has everything (asynchronous replication).
+    #[default]
+    OnWriter,
+    /// The session has `wsrep_sync_wait` (Galera).
+    WsrepSyncWait,
+    /// The session has `group_replication_consistency` (Group Replication).
+    GroupConsistency,
 }
 
 pub use weir_config::{Balancing, ReadPreference};

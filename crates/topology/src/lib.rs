@@ -45,6 +45,7 @@
 //! - A replica further behind than its `max_replication_lag` does not read, not even as the last one; then the writer
 //!   does.
 
+mod coverage;
 mod decide;
 mod endpoint;
 mod epoch;
@@ -70,6 +71,7 @@ mod server_shared;
 pub mod session_variables;
 mod shunning;
 
+pub use coverage::{Coverage, Unchecked};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis, NoEndpoint};
 pub use epoch::{

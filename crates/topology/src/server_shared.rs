@@ -1,10 +1,12 @@
 //! Shares facts about a server between the monitor and the data path, which never wait for each other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::coverage::{Coverage, Listener};
 use crate::{Endpoint, SessionVariables};
 
 /// One server's counters, shared by all threads. All times are nanoseconds of CLOCK_BOOTTIME.
@@ -12,9 +14,8 @@ use crate::{Endpoint, SessionVariables};
 pub struct ServerShared {
     /// The server.
     pub endpoint: Endpoint,
-    /// Every write that any node of the cluster acknowledged before this moment is visible on this server. 0: nothing
-    /// is known. Only the monitor writes it, and it never goes back.
-    pub covered_until_ns: AtomicU64,
+    /// What it has applied for certain. Only the monitor says so.
+    pub coverage: Coverage,
     /// Until when statements that may write may be sent to it: the lease of the epoch whose writer it is. `u64::MAX`: no
     /// limit. Only the monitor writes it.
     pub writes_until_ns: AtomicU64,
@@ -42,13 +43,13 @@ const NOTED_AHEAD_NS: u64 = 1_000_000;
 impl ServerShared {
     /// A server of which nothing is known.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self::among(endpoint, Arc::default())
+        Self::among(endpoint, Arc::default(), Arc::default())
     }
 
-    fn among(endpoint: Endpoint, written_until_ns: Arc<AtomicU64>) -> Self {
+    fn among(endpoint: Endpoint, written_until_ns: Arc<AtomicU64>, listener: Arc<Listener>) -> Self {
         Self {
             endpoint,
-            covered_until_ns: AtomicU64::new(0),
+            coverage: Coverage::telling(listener),
             writes_until_ns: AtomicU64::new(u64::MAX),
             written_until_ns,
             reads_as: AtomicU32::new(0),
@@ -126,21 +127,23 @@ impl ServerShared {
 
     /// Whether a write acknowledged at `acknowledged_ns` is certainly visible here.
     pub fn covers(&self, acknowledged_ns: u64) -> bool {
-        self.covered_until_ns.load(Ordering::Acquire) > acknowledged_ns
-    }
-
-    /// Records that all writes acknowledged before `moment_ns` are visible.
-    pub fn cover_until(&self, moment_ns: u64) {
-        self.covered_until_ns.fetch_max(moment_ns, Ordering::AcqRel);
+        self.coverage.covers(acknowledged_ns)
     }
 }
 
 /// The [`ServerShared`] of every server ever named, so that a server that is removed and added again keeps its
 /// counters. Cheap to clone; for snapshots and probes, not for the path of a statement.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ServerRegistry {
     servers: Arc<Mutex<BTreeMap<Endpoint, Registered>>>,
     written_until_ns: Arc<AtomicU64>,
+    listener: Arc<Listener>,
+}
+
+impl fmt::Debug for ServerRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerRegistry").field("servers", &self.servers).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -151,11 +154,22 @@ struct Registered {
 }
 
 impl ServerRegistry {
+    /// From now on `listener` is called when a server has applied what sessions wait for, with the workers of those: worker n
+    /// is bit n modulo 64. Only the first one is.
+    pub fn on_covered(&self, listener: impl Fn(u64) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    fn unknown(&self, endpoint: &Endpoint) -> Arc<ServerShared> {
+        let (written_until_ns, listener) = (self.written_until_ns.clone(), self.listener.clone());
+        Arc::new(ServerShared::among(endpoint.clone(), written_until_ns, listener))
+    }
+
     /// The counters of `endpoint`, the same ones for every caller.
     pub fn server(&self, endpoint: &Endpoint) -> Arc<ServerShared> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let server = servers.entry(endpoint.clone());
-        let shared = || Arc::new(ServerShared::among(endpoint.clone(), self.written_until_ns.clone()));
+        let shared = || self.unknown(endpoint);
         server.or_insert_with(|| Registered { at: None, shared: shared() }).shared.clone()
     }
 
@@ -163,7 +177,7 @@ impl ServerRegistry {
     /// nothing is known; whoever still has to do with the former one keeps that one's counters.
     pub fn is_at(&self, endpoint: &Endpoint, address: SocketAddr) {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = || Arc::new(ServerShared::among(endpoint.clone(), self.written_until_ns.clone()));
+        let shared = || self.unknown(endpoint);
         let entry =
             servers.entry(endpoint.clone()).or_insert_with(|| Registered { at: None, shared: shared() });
         if entry.at.is_some_and(|known| known != address) {
@@ -183,7 +197,7 @@ mod tests {
         let at = |host: u8| SocketAddr::from(([10, 0, 0, host], 3306));
         let first = registry.server(&db1);
         registry.is_at(&db1, at(1));
-        first.cover_until(1_000);
+        first.coverage.cover_until(1_000);
         first.connections_open.store(3, Ordering::Relaxed);
         registry.is_at(&db1, at(1));
         assert!(Arc::ptr_eq(&first, &registry.server(&db1)));
@@ -200,15 +214,15 @@ mod tests {
     fn a_write_at_one_server_is_lacked_by_the_others_until_they_cover_it() {
         let registry = ServerRegistry::default();
         let [writer, reader] = ["db1", "db2"].map(|host| registry.server(&Endpoint::new(host, 3306)));
-        reader.cover_until(1_000);
+        reader.coverage.cover_until(1_000);
         assert!(!reader.may_lack_writes(), "nobody has written");
         writer.note_write(2_000);
         assert!(reader.may_lack_writes());
         // One that is not noted by itself: the one before stands for it.
         writer.note_write(2_000 + NOTED_AHEAD_NS - 1);
-        reader.cover_until(2_000 + NOTED_AHEAD_NS);
+        reader.coverage.cover_until(2_000 + NOTED_AHEAD_NS);
         assert!(reader.may_lack_writes());
-        reader.cover_until(2_001 + NOTED_AHEAD_NS);
+        reader.coverage.cover_until(2_001 + NOTED_AHEAD_NS);
         assert!(!reader.may_lack_writes());
         writer.note_write(2_000 + NOTED_AHEAD_NS);
         assert!(reader.may_lack_writes());

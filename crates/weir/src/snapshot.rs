@@ -11,11 +11,11 @@ use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
-    Account, Care, Health, Holding, Hostgroup, Member, Server, Snapshot, Throttle, Users,
+    Account, Care, Health, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle, Users,
 };
 use weir_routing::Rules;
 use weir_sql::Dialect;
-use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
+use weir_topology::{Endpoint, Flavour, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
 use crate::server_tls::ServersTls;
 
@@ -173,6 +173,11 @@ impl Snapshots {
             let writers = cluster.as_ref().map_or(*id, |cluster| cluster.writer_hostgroup);
             let of_writers = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == writers);
             hostgroup.consistency = of_writers.map(|row| row.consistency).unwrap_or_default();
+            hostgroup.strict = match roles.group(writers).map(|group| &group.flavour) {
+                Some(Flavour::Galera) => StrictRead::WsrepSyncWait,
+                Some(Flavour::GroupReplication) => StrictRead::GroupConsistency,
+                _ => StrictRead::OnWriter,
+            };
             hostgroup.reads = of_writers.map(|row| row.reads).unwrap_or_default();
             let timeout_ms = of_writers.map_or(CONSISTENCY_TIMEOUT_MS, |row| row.consistency_timeout_ms);
             hostgroup.consistency_timeout = Duration::from_millis(timeout_ms.into());

@@ -8,18 +8,22 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
-use weir_topology::{Millis, ServerShared};
+use weir_topology::{Millis, ServerShared, Unchecked};
 
-use super::{IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
+use super::alarm::Alarm;
+use super::{GAP, IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
 use crate::clock::{monotonic_ms, monotonic_ns};
 use crate::epoch_tables::{self, Fault};
 
 /// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
 /// a SELECT without tables, nor for one of its performance schema.
 const READ: &str = "SELECT 1 FROM information_schema.ENGINES LIMIT 1";
+/// MariaDB waits for any SELECT (seen on 10.11), and this one costs it less.
+const READ_MARIADB: &str = "SELECT 1";
+/// Who waits need not wait for a check that is late: another one is begun beside it after this time, or twice the usual one.
+const STAGGER_MIN: Duration = Duration::from_millis(5);
 /// After so long another read is sent beside one that is late; after twice that beside two, and so on.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Reads that wait at the same time.
@@ -60,9 +64,14 @@ pub(super) struct Reads<'a> {
     options: Options,
     shared: &'a ServerShared,
     told: Told,
+    alarm: &'a Alarm,
     sessions: Vec<Session>,
-    /// The earliest moment of the next read.
+    /// When the next read is due, if nobody wants one.
     due: Instant,
+    /// None is begun before: the last one failed, or began just now.
+    not_before: Instant,
+    /// When the epoch's tables were read last.
+    epoch_read_at: Option<Instant>,
     /// Until then a read is only begun if it may tell something new.
     rests_until: Instant,
     /// The last read that has come back was sent then.
@@ -77,6 +86,8 @@ pub(super) struct Reads<'a> {
 
 struct Session {
     connection: Connection,
+    /// What makes it wait for nothing else.
+    read: &'static str,
     /// What it waits for.
     asked: Option<Asked>,
 }
@@ -104,15 +115,18 @@ enum What {
 }
 
 impl<'a> Reads<'a> {
-    pub(super) fn new(waiting: Waiting, mut options: Options, shared: &'a ServerShared, told: Told) -> Self {
+    pub(super) fn new(waiting: Waiting, mut options: Options, alarm: &'a Alarm, told: Told) -> Self {
         options.read_timeout = Some(ANSWER_TIMEOUT);
         Self {
             waiting,
             options,
-            shared,
+            shared: &alarm.shared,
             told,
+            alarm,
             sessions: Vec::new(),
             due: Instant::now(),
+            not_before: Instant::now(),
+            epoch_read_at: None,
             rests_until: Instant::now(),
             covered_ns: 0,
             failures: 0,
@@ -124,47 +138,72 @@ impl<'a> Reads<'a> {
     /// The server is no member of its cluster now: what it was asked before says nothing.
     pub(super) fn forget(&mut self) {
         self.sessions.clear();
-        (self.due, self.rests_until) = (Instant::now(), Instant::now());
+        let now = Instant::now();
+        (self.due, self.not_before, self.rests_until) = (now, now, now);
         (self.failures, self.unfit) = (0, 0);
+        self.shared.coverage.note_pending(0);
+        self.shared.coverage.note_unchecked(Unchecked::NotYet);
     }
 
-    /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again. While
-    /// somebody waits for what the epoch's tables show, `in_hurry`, it does not rest.
-    pub(super) fn go_on(&mut self, epoch_of: Option<Tables>, in_hurry: bool) -> Duration {
+    /// Nothing to do for so long, unless a check is wanted.
+    pub(super) fn sleep(&self, pause: Duration) {
+        self.alarm.wait::<Connection>(&[], pause);
+    }
+
+    /// Begins a read if one is due or wanted, and waits for answers for a moment. While somebody waits for what the epoch's
+    /// tables show, `in_hurry`, it does not rest.
+    pub(super) fn go_on(&mut self, epoch_of: Option<Tables>, in_hurry: bool) {
         self.sessions
             .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
         let now = Instant::now();
-        let is_wanted = || in_hurry || self.shared.may_lack_writes();
-        if now >= self.due && self.is_patience_over(now) && (now >= self.rests_until || is_wanted()) {
-            self.begin(epoch_of);
+        let mut next = self.next_begin(in_hurry);
+        if next.is_some_and(|at| at <= now) {
+            self.begin(epoch_of.filter(|_| in_hurry || self.is_epoch_due(now)));
+            next = self.next_begin(in_hurry);
         }
-        if self.asked().next().is_none() {
-            let now = Instant::now();
-            return if now < self.due { (self.due - now).min(IDLE_PAUSE) } else { PAUSE };
-        }
-        self.listen();
-        Duration::ZERO
+        let pause = next.map_or(LISTEN_MAX, |at| at.saturating_duration_since(Instant::now()));
+        self.listen(pause.min(LISTEN_MAX));
+    }
+
+    /// The earliest moment at which a read may be begun; none as long as too many have not come back.
+    fn next_begin(&self, in_hurry: bool) -> Option<Instant> {
+        let late = self.asked().count();
+        let Some(last) = self.asked().map(|asked| asked.sent).max() else {
+            if self.shared.coverage.is_wanted() {
+                return Some(self.not_before);
+            }
+            let rests = !in_hurry && !self.shared.may_lack_writes();
+            let due = if rests { self.due.max(self.rests_until) } else { self.due };
+            return Some(due.max(self.not_before));
+        };
+        let patience = if late == 1 && self.shared.coverage.is_wanted() {
+            STAGGER_MIN.max(2 * Duration::from_nanos(self.shared.coverage.latency_ns()))
+        } else {
+            PATIENCE * u32::try_from(late).unwrap_or(u32::MAX)
+        };
+        (late < READS_MAX).then(|| (last + patience.min(PATIENCE * READS_MAX as u32)).max(self.not_before))
+    }
+
+    /// Whether a check is to read the epoch's tables, too, which costs more.
+    fn is_epoch_due(&self, now: Instant) -> bool {
+        self.epoch_read_at.is_none_or(|at| now.duration_since(at) >= PAUSE)
     }
 
     fn asked(&self) -> impl Iterator<Item = Asked> {
         self.sessions.iter().filter_map(|session| session.asked)
     }
 
-    /// Whether another read may be sent beside those that have not come back.
-    fn is_patience_over(&self, now: Instant) -> bool {
-        let late = self.asked().count();
-        let Some(last) = self.asked().map(|asked| asked.sent).max() else { return true };
-        let patience = PATIENCE * u32::try_from(late).unwrap_or(u32::MAX);
-        late < READS_MAX && now.duration_since(last) >= patience
-    }
-
     /// Sends a read, on a session that has come back or on a new one.
     fn begin(&mut self, epoch_of: Option<Tables>) {
         let what = match epoch_of.filter(|_| !self.is_plain_next) {
-            Some(tables) => What::Epoch(tables),
+            Some(tables) => {
+                self.epoch_read_at = Some(Instant::now());
+                What::Epoch(tables)
+            }
             None => What::Plain,
         };
         self.is_plain_next = false;
+        self.not_before = Instant::now() + GAP;
         let free = self.sessions.iter_mut().find(|session| session.asked.is_none());
         let begun = match free {
             Some(session) => session.ask(what, &self.waiting),
@@ -173,30 +212,31 @@ impl<'a> Reads<'a> {
         if let Err(error) = begun {
             self.failed(&error);
         }
+        if let Some(newest) = self.asked().map(|asked| asked.at_ns).max() {
+            self.shared.coverage.check_begins(newest, self.oldest_ns());
+        }
+    }
+
+    /// When the first read began that has not come back; 0: all have.
+    fn oldest_ns(&self) -> u64 {
+        self.asked().map(|asked| asked.at_ns).min().unwrap_or(0)
     }
 
     fn failed(&mut self, error: &Error) {
         debug!(server = %self.shared.endpoint, %error, "a causal read failed");
         self.sessions.retain(|session| !session.connection.is_broken());
         self.failures = self.failures.saturating_add(1);
+        self.shared.coverage.note_unchecked(Unchecked::NotYet);
         // The first may be due to a change of the view that is over.
-        self.due = Instant::now() + if self.failures == 1 { PAUSE } else { IDLE_PAUSE };
+        self.not_before = Instant::now() + if self.failures == 1 { PAUSE } else { IDLE_PAUSE };
     }
 
     /// Waits for answers, and takes those that are there.
-    fn listen(&mut self) {
-        let timeout = Timespec::try_from(LISTEN_MAX).ok();
+    fn listen(&mut self, timeout: Duration) {
         let waits = |session: &&Session| session.asked.is_some();
-        let mut waited: Vec<PollFd<'_>> = self
-            .sessions
-            .iter()
-            .filter(waits)
-            .map(|session| PollFd::new(&session.connection, PollFlags::IN))
-            .collect();
-        // Interrupted or not: what is there is seen below, or the next time.
-        let _ = poll(&mut waited, timeout.as_ref());
-        let speaks: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
-        drop(waited);
+        let waited: Vec<&Connection> =
+            self.sessions.iter().filter(waits).map(|session| &session.connection).collect();
+        let speaks = self.alarm.wait(&waited, timeout);
         let mut speaks = speaks.into_iter();
         for mut session in std::mem::take(&mut self.sessions) {
             if session.asked.is_some() && speaks.next() == Some(true) && !self.hear(&mut session) {
@@ -205,6 +245,7 @@ impl<'a> Reads<'a> {
             self.sessions.push(session);
         }
         self.tidy();
+        self.shared.coverage.note_pending(self.oldest_ns());
     }
 
     /// Takes an answer; false if the session is of no further use.
@@ -248,7 +289,7 @@ impl<'a> Reads<'a> {
     }
 
     fn came_back(&mut self, asked: Asked) {
-        self.shared.cover_until(asked.at_ns);
+        self.shared.coverage.check_ends(asked.at_ns, monotonic_ns());
         self.failures = 0;
         self.covered_ns = self.covered_ns.max(asked.at_ns);
         (self.due, self.rests_until) = (Instant::now() + PAUSE, Instant::now() + REST);
@@ -257,13 +298,14 @@ impl<'a> Reads<'a> {
     fn does_not_wait(&mut self) {
         self.unfit += 1;
         if self.unfit < UNFIT_MAX {
-            self.due = Instant::now() + IDLE_PAUSE;
+            self.not_before = Instant::now() + IDLE_PAUSE;
             return;
         }
         let Waiting { variable, .. } = self.waiting;
         warn!(server = %self.shared.endpoint, "{variable} has no effect here: Weir can't tell whether reads are fresh");
         self.told.tell(Err(Fault::Unfit(variable)));
-        self.due = Instant::now() + UNFIT_PAUSE;
+        self.shared.coverage.note_unchecked(Unchecked::DoesNotWait);
+        self.not_before = Instant::now() + UNFIT_PAUSE;
     }
 
     /// One session is enough while reads come back in time, and what was sent before a read that has come back would
@@ -284,7 +326,8 @@ impl Session {
         // Before it waits itself, so that these are answered at once.
         let counted = connection.query(waiting.counter)?.text(0, 1).and_then(|count| count.parse().ok());
         connection.query(waiting.set)?;
-        let mut session = Self { connection, asked: None };
+        let read = if connection.server_version().contains("MariaDB") { READ_MARIADB } else { READ };
+        let mut session = Self { connection, read, asked: None };
         session.ask(What::First { counted: counted.unwrap_or(u64::MAX) }, waiting)?;
         Ok(session)
     }
@@ -292,7 +335,7 @@ impl Session {
     fn ask(&mut self, what: What, waiting: &Waiting) -> Result<(), Error> {
         let asked = Asked { what, sent: Instant::now(), at_ns: monotonic_ns(), at: monotonic_ms() };
         match what {
-            What::First { .. } | What::Plain => self.ask_as(asked, READ),
+            What::First { .. } | What::Plain => self.ask_as(asked, self.read),
             What::Counter { .. } => self.ask_as(asked, waiting.counter),
             What::Epoch(Tables { hostgroup, with_drains }) => {
                 self.ask_as(asked, &epoch_tables::question(hostgroup, with_drains))
@@ -309,6 +352,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use weir_client::Capabilities;
@@ -354,18 +398,19 @@ mod tests {
     fn probe(server: &FakeServer, of: impl FnOnce(&mut Reads<'_>, &ServerShared, &Receiver<Event>)) {
         let address = server.addr();
         let endpoint = Endpoint::new(&address.ip().to_string(), address.port());
-        let shared = ServerShared::new(endpoint.clone());
+        let shared = Arc::new(ServerShared::new(endpoint.clone()));
         let (events, heard) = sync_channel(100);
         let told = Told { events, generation: 1, endpoint, last: None };
         let options = Options::new(&address.ip().to_string(), address.port(), "monitor", "");
-        of(&mut Reads::new(GALERA, options, &shared, told), &shared, &heard);
+        let alarm = Alarm::of(shared.clone()).unwrap();
+        of(&mut Reads::new(GALERA, options, &alarm, told), &shared, &heard);
     }
 
     fn until(reads: &mut Reads<'_>, what: &str, is_so: impl Fn(&Reads<'_>) -> bool) {
         let begun = Instant::now();
         while !is_so(reads) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-            std::thread::sleep(reads.go_on(None, false).min(Duration::from_millis(5)));
+            reads.go_on(None, false);
         }
     }
 
@@ -395,7 +440,7 @@ mod tests {
             shared.note_write(1);
             until(reads, "the first read covers it", |_| !shared.may_lack_writes());
             (reads.due, reads.rests_until) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
-            assert_eq!(reads.go_on(None, false), PAUSE);
+            reads.go_on(None, false);
             assert!(reads.asked().next().is_none());
             shared.note_write(monotonic_ns());
             reads.go_on(None, false);
@@ -412,9 +457,7 @@ mod tests {
             row(script, &["wsrep_causal_reads", "8"]).step(Step::Ignore)
         });
         probe(&server, |reads, shared, _| {
-            until(reads, "it comes back", |_| {
-                shared.covered_until_ns.load(std::sync::atomic::Ordering::Relaxed) > 0
-            });
+            until(reads, "it comes back", |_| shared.coverage.covered_until_ns() > 0);
             assert!(server.connections() <= u32::try_from(READS_MAX).unwrap() + 1);
         });
     }
@@ -428,7 +471,8 @@ mod tests {
             let told = heard.try_recv();
             assert!(matches!(told, Ok(Event::Epoch { result: Err(Fault::Unfit("wsrep_sync_wait")), .. })));
             let connections = server.connections();
-            assert_eq!(reads.go_on(None, false), IDLE_PAUSE);
+            reads.go_on(None, false);
+            assert_eq!(server.connections(), connections, "not for a while");
             reads.forget();
             until(reads, "back in the cluster it is tried again", |_| server.connections() > connections);
         });

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
 use weir_sql::literal;
-use weir_topology::ServerShared;
+use weir_topology::{ServerShared, Unchecked};
 
-use super::{IDLE_PAUSE, PAUSE, REST, Standing, UNFIT_PAUSE, Writer};
+use super::alarm::Alarm;
+use super::{GAP, IDLE_PAUSE, PAUSE, REST, Standing, UNFIT_PAUSE, Writer};
 use crate::clock::monotonic_ns;
-use crate::probe_thread::{Order, wait};
+use crate::probe_thread::{Order, ends};
 
 /// The binary log's position, and whether it is kept; each server family has its own.
 const POSITION_MARIADB: &str = "SELECT @@GLOBAL.gtid_binlog_pos, @@GLOBAL.log_bin";
@@ -32,34 +33,46 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// A longer position is not waited for. Positions of usual servers have less than 1 KiB.
 const POSITION_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn run(
-    mut options: Options,
-    shared: &ServerShared,
-    standing: &Standing,
-    orders: &Receiver<Order>,
-) {
+pub(super) fn run(mut options: Options, alarm: &Alarm, standing: &Standing, orders: &Receiver<Order>) {
+    let shared = &*alarm.shared;
     options.read_timeout = Some(READ_TIMEOUT);
     let mut replica = Replica { options, connection: None, followed: None, rests_until: Instant::now() };
+    let mut begun_at = Instant::now();
     loop {
         // In this order: a write that was acknowledged before this moment went to the writer that is told now.
         let begin_ns = monotonic_ns();
         let pause = match standing.writer().filter(|_| standing.works()) {
             Some(Writer::Itself) => {
                 replica.forget();
-                shared.cover_until(begin_ns);
+                shared.coverage.check_begins(begin_ns, 0);
+                shared.coverage.check_ends(begin_ns, begin_ns);
                 PAUSE
             }
-            Some(Writer::Other(_)) if replica.rests() && !shared.may_lack_writes() => PAUSE,
-            Some(Writer::Other(writer)) => replica.catch_up(*writer, begin_ns, shared),
+            Some(Writer::Other(_)) if replica.rests() && !is_asked(shared) => PAUSE,
+            Some(Writer::Other(writer)) => {
+                begun_at = Instant::now();
+                replica.catch_up(*writer, begin_ns, shared)
+            }
             None => {
                 replica.forget();
+                shared.coverage.note_unchecked(Unchecked::NotYet);
                 IDLE_PAUSE
             }
         };
-        if !wait(orders, pause) {
+        let gap = GAP.saturating_sub(begun_at.elapsed());
+        let pause = if shared.coverage.is_wanted() && pause == PAUSE { gap } else { pause };
+        if !pause.is_zero() {
+            alarm.wait::<Connection>(&[], pause);
+        }
+        if ends(orders) {
             return;
         }
     }
+}
+
+/// Whether somebody waits for the server to be checked, or may soon.
+fn is_asked(shared: &ServerShared) -> bool {
+    shared.coverage.is_wanted() || shared.may_lack_writes()
 }
 
 struct Replica {
@@ -90,9 +103,16 @@ impl Replica {
 
     /// One question to the writer or the replica; gives the pause that is due after it.
     fn catch_up(&mut self, writer: Options, begin_ns: u64, shared: &ServerShared) -> Duration {
-        match self.try_to_catch_up(writer, begin_ns) {
+        let awaited = self.followed.as_ref().and_then(|followed| followed.awaited.as_ref());
+        let began_ns = awaited.map_or(begin_ns, |(moment_ns, _)| *moment_ns);
+        shared.coverage.check_begins(began_ns, began_ns);
+        let progress = self.try_to_catch_up(writer, begin_ns);
+        if !matches!(progress, Ok(Progress::NotYet)) {
+            shared.coverage.note_pending(0);
+        }
+        match progress {
             Ok(Progress::Covers(moment_ns)) => {
-                shared.cover_until(moment_ns);
+                shared.coverage.check_ends(moment_ns, monotonic_ns());
                 self.rests_until = Instant::now() + REST;
                 PAUSE
             }
@@ -103,11 +123,13 @@ impl Replica {
                     "its writer reports no global transaction ids: Weir can't tell whether reads are fresh"
                 );
                 self.forget();
+                shared.coverage.note_unchecked(Unchecked::NoPositions);
                 UNFIT_PAUSE
             }
             Err(error) => {
                 debug!(server = %shared.endpoint, %error, "no causal probe");
                 self.forget();
+                shared.coverage.note_unchecked(Unchecked::NotYet);
                 IDLE_PAUSE
             }
         }

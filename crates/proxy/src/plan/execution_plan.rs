@@ -178,6 +178,15 @@ impl ExecutionPlan {
         !self.is_read && !self.kind.is_harmless() && !only_undoes
     }
 
+    /// Whether it does nothing but change rows that it finds, which it locks for that.
+    pub(crate) fn changes_rows(&self) -> bool {
+        let Statement { kind, multi, effects, .. } = self.statement;
+        matches!(self.kind, CommandKind::Query | CommandKind::Execute)
+            && matches!(kind, Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete)
+            && !multi
+            && !effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+    }
+
     /// Whether it begins or ends a transaction. Where none is open, that begins one that is lost with the connection, or
     /// ends none.
     pub(crate) fn is_boundary(&self) -> bool {

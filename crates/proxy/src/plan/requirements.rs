@@ -19,14 +19,35 @@ pub(crate) struct Circumstances {
     pub announces_read_only: bool,
     /// A reader could not take on its state.
     pub writer_only: bool,
-    /// The moment that the server has to cover; 0 for none.
+    /// When its last write was answered, which the server has to cover; 0 for none.
     pub must_see: Nanos,
     /// The server that took its last write, which covers it.
     pub written_on: ServerIndex,
+    /// When its last read was answered: the server must have what that has shown; 0 for none.
+    pub seen_at: Nanos,
+    /// The server that was read.
+    pub seen_on: ServerIndex,
+    /// Everything that anybody had acknowledged before this moment has to be there; 0 for nothing.
+    pub told_at: Nanos,
+    /// Until then it may wait for a reader to be fresh enough.
+    pub waits_until: Nanos,
+    /// It has read at the same reader for long enough: another one may have its turn.
+    pub may_change_reader: bool,
+    /// Its reads have to be served by the writer.
+    pub reads_on_writer: bool,
     /// The server on which the statement's connection was lost last.
     pub lost_on: Option<ServerIndex>,
     /// Until then that one is avoided even where no other is left.
     pub lost_until: Nanos,
+}
+
+/// What of a hostgroup decides how fresh its members are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupFacts {
+    /// Its members replicate from each other: they may lack what others have.
+    pub is_replicated: bool,
+    /// It has one member, which takes the writes of its cluster.
+    pub has_sole_writer: bool,
 }
 
 /// See the module's text.
@@ -38,6 +59,7 @@ pub(crate) struct Requirements {
     binds_to_writer: bool,
     may_have_effects: bool,
     leaves_nothing: bool,
+    changes_rows: bool,
 }
 
 impl Requirements {
@@ -51,6 +73,7 @@ impl Requirements {
             && plan.is_read()
             && from.may_read_on_reader
             && !from.writer_only
+            && !from.reads_on_writer
             // What was announced is sent in front, and may outlast a read that uses no table.
             && (!from.announces_read_only || plan.begins_read_only())
             && !asks_connection;
@@ -66,6 +89,7 @@ impl Requirements {
             binds_to_writer: from.announces_read_only,
             may_have_effects: plan.may_have_effects(),
             leaves_nothing: plan.is_read() || only_shows,
+            changes_rows: plan.changes_rows(),
         }
     }
 
@@ -99,11 +123,30 @@ impl Requirements {
         !self.may_have_effects || is_surely_writer()
     }
 
-    /// The moment that a server has to cover for it; none if this one, of a cluster with replicas or not, need not. Also for
-    /// writes: a writer that has just taken over may not have applied the session's last one yet.
-    pub(crate) fn must_cover(&self, server: ServerIndex, is_replicated: bool) -> Option<Nanos> {
-        let Circumstances { must_see, written_on, .. } = self.from;
-        (is_replicated && must_see != 0 && written_on != server).then_some(must_see)
+    /// The moment that a server has to cover for it; none if this one need not. Also for writes: a writer that has just taken
+    /// over may not have applied the session's last one yet.
+    ///
+    /// - What a session has read elsewhere may be there before it is at the server that has committed it: that one still has to
+    ///   make it visible (seen on Galera). A statement that changes rows waits for their locks there, others do not.
+    /// - What anybody has been acknowledged was acknowledged by the only writer, if there is but one.
+    pub(crate) fn must_cover(&self, server: ServerIndex, group: GroupFacts) -> Option<Nanos> {
+        let Circumstances { must_see, written_on, seen_at, seen_on, told_at, .. } = self.from;
+        let own = if written_on == server { 0 } else { must_see };
+        let seen =
+            if seen_on == server || (self.changes_rows && group.has_sole_writer) { 0 } else { seen_at };
+        let told = if group.has_sole_writer { 0 } else { told_at };
+        let moment = own.max(seen).max(told);
+        (group.is_replicated && moment != 0).then_some(moment)
+    }
+
+    /// Until when it may wait for a reader to be fresh enough.
+    pub(crate) fn waits_until(&self) -> Nanos {
+        self.from.waits_until
+    }
+
+    /// Whether another reader may have its turn, although that has to be checked first.
+    pub(crate) fn may_change_reader(&self) -> bool {
+        self.from.may_change_reader
     }
 
     /// Whether a server is to be left out because the statement's connection was lost there: while there are others, and
@@ -128,6 +171,12 @@ mod tests {
         writer_only: false,
         must_see: 0,
         written_on: ServerIndex::MAX,
+        seen_at: 0,
+        seen_on: ServerIndex::MAX,
+        told_at: 0,
+        waits_until: 0,
+        may_change_reader: false,
+        reads_on_writer: false,
         lost_on: None,
         lost_until: 0,
     };
@@ -172,13 +221,36 @@ mod tests {
         assert!(!leaves_nothing("INSERT INTO t VALUES (LAST_INSERT_ID())"));
     }
 
+    const READERS: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: false };
+    const WRITER: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: true };
+
     #[test]
     fn a_server_that_took_the_write_covers_it() {
         let wrote = Circumstances { must_see: 5, written_on: 2, ..READING };
         let wanted = Requirements::new(&plan("SELECT a FROM t"), wrote);
-        assert_eq!((wanted.must_cover(1, true), wanted.must_cover(2, true)), (Some(5), None));
-        assert_eq!(wanted.must_cover(1, false), None);
-        assert_eq!(Requirements::new(&plan("SELECT a FROM t"), READING).must_cover(1, true), None);
+        assert_eq!((wanted.must_cover(1, READERS), wanted.must_cover(2, READERS)), (Some(5), None));
+        assert_eq!(wanted.must_cover(1, GroupFacts { is_replicated: false, ..READERS }), None);
+        assert_eq!(Requirements::new(&plan("SELECT a FROM t"), READING).must_cover(1, READERS), None);
+    }
+
+    #[test]
+    fn what_was_seen_is_not_unseen_elsewhere() {
+        let saw = Circumstances { must_see: 5, written_on: 0, seen_at: 9, seen_on: 2, ..READING };
+        let of = |text| Requirements::new(&plan(text), saw);
+        let read = of("SELECT a FROM t");
+        assert_eq!((read.must_cover(1, READERS), read.must_cover(2, READERS)), (Some(9), Some(5)));
+        assert_eq!(read.must_cover(0, WRITER), Some(9), "a reader may be ahead of the writer");
+        assert_eq!(of("BEGIN").must_cover(0, WRITER), Some(9));
+        assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None, "it waits for the rows' locks");
+        let one_of_several = GroupFacts { has_sole_writer: false, ..WRITER };
+        assert_eq!(of("UPDATE t SET a = 1").must_cover(0, one_of_several), Some(9));
+    }
+
+    #[test]
+    fn what_anybody_was_acknowledged_is_at_the_only_writer() {
+        let told = Circumstances { told_at: 7, ..READING };
+        let wanted = Requirements::new(&plan("SELECT a FROM t"), told);
+        assert_eq!((wanted.must_cover(1, READERS), wanted.must_cover(0, WRITER)), (Some(7), None));
     }
 
     #[test]

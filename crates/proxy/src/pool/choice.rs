@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::requirements::Requirements;
 use crate::pool::balance::{GroupMember, Load, choose};
+use crate::pool::freshness::AwaitedCheck;
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::session::Session;
 use crate::snapshot::Health;
@@ -19,10 +20,31 @@ pub(crate) struct Choice {
     pub keeps_connections: bool,
 }
 
+/// What was found for a statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// A server that may have it now.
+    Now(Choice),
+    /// One that is fresh enough when a check has ended.
+    Later(AwaitedCheck),
+}
+
 impl Pool {
-    /// Whether the server has everything up to this moment, if there is one that counts.
-    fn covers(&self, moment: Option<Nanos>) -> bool {
-        moment.is_none_or(|moment| self.server.shared.covers(moment))
+    /// Whether the server may serve this statement, if it is fresh enough. Servers to which connections fail, and the one on
+    /// which the statement's connection was lost, are left out unless this is the `last_resort`.
+    pub(crate) fn may_serve(
+        &self,
+        now: Nanos,
+        wanted: &Requirements,
+        member: &GroupMember,
+        last_resort: bool,
+    ) -> bool {
+        self.suspect_until <= now
+            && !wanted.avoids(member.server, last_resort, now)
+            && self.server.max_connections > 0
+            && (last_resort || member.health != Health::Shunned)
+            && (self.failures == 0 || self.retry_at <= now || self.open > self.dialing)
+            && wanted.may_be_sent(|| self.server.shared.may_write_at(now))
     }
 }
 
@@ -33,35 +55,48 @@ impl Pools {
         now: Nanos,
         wanted: &Requirements,
         first: Option<u32>,
-    ) -> Option<Choice> {
+    ) -> Option<Found> {
+        let own = wanted.hostgroup();
         [false, true].into_iter().find_map(|last_resort| {
-            let of_first = first.and_then(|first| self.pick(now, wanted, first, last_resort));
-            of_first.or_else(|| self.pick(now, wanted, wanted.hostgroup(), last_resort))
+            if let Some(first) = first {
+                if wanted.may_change_reader()
+                    && let Some(check) = self.change_reader(now, wanted, first, last_resort)
+                {
+                    return Some(Found::Later(check));
+                }
+                if let Some(choice) = self.pick(now, wanted, first, last_resort, 0) {
+                    return Some(Found::Now(choice));
+                }
+                if let Some(check) = self.worth_waiting(now, wanted, first, last_resort) {
+                    return Some(Found::Later(check));
+                }
+            }
+            if let Some(choice) = self.pick(now, wanted, own, last_resort, 0) {
+                return Some(Found::Now(choice));
+            }
+            self.ready_later(now, wanted, own, last_resort).map(Found::Later)
         })
     }
 
-    /// The next server of a hostgroup, among those that may serve this statement: see [`crate::pool::balance`]. Servers to
-    /// which connections fail, and the one on which the statement's connection was lost, are left out unless this is
-    /// the `last_resort`.
-    fn pick(
+    /// The next server of a hostgroup, among those that may serve this statement and are expected to be fresh enough for it
+    /// `within` a time (0: now): see [`crate::pool::balance`].
+    pub(crate) fn pick(
         &mut self,
         now: Nanos,
         wanted: &Requirements,
         hostgroup: u32,
         last_resort: bool,
+        within: Nanos,
     ) -> Option<Choice> {
         let group = self.groups.get_mut(&hostgroup)?;
-        let servers = &self.servers;
+        let (servers, facts) = (&self.servers, group.facts());
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
-            let is_reachable = pool.suspect_until <= now
-                && !wanted.avoids(member.server, last_resort, now)
-                && pool.server.max_connections > 0
-                && (last_resort || member.health != Health::Shunned)
-                && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
-            let may_serve = is_reachable
-                && pool.covers(wanted.must_cover(member.server, group.is_replicated))
-                && wanted.may_be_sent(|| pool.server.shared.may_write_at(now));
+            let is_fresh = || {
+                let wait = pool.wait_for(wanted.must_cover(member.server, facts), now);
+                wait.is_some_and(|wait| wait <= within)
+            };
+            let may_serve = pool.may_serve(now, wanted, member, last_resort) && is_fresh();
             may_serve.then(|| Load {
                 in_flight: pool.running + u32::try_from(pool.waiters.len()).unwrap_or(u32::MAX / 2),
                 latency_us: pool.latency.now_us(now),
@@ -126,8 +161,11 @@ impl Pools {
                     format!("{endpoint}: rejects statements")
                 } else if !shunned.is_empty() {
                     format!("{endpoint}: shunned, because connections to it failed")
-                } else if !pool.covers(wanted.must_cover(member.server, group.is_replicated)) {
-                    format!("{endpoint}: is not known to have this session's last write")
+                } else if pool.wait_for(wanted.must_cover(member.server, group.facts()), now) != Some(0) {
+                    match pool.server.shared.coverage.unchecked() {
+                        Some(why) => format!("{endpoint}: {}", why.as_str()),
+                        None => format!("{endpoint}: may not have applied yet what this session has to see"),
+                    }
                 } else if pool.is_throttled {
                     format!("{endpoint}: all connections are in use, and throttle_connections_per_sec allows no more now")
                 } else {

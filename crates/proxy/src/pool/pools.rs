@@ -4,18 +4,22 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use weir_routing::Consistency;
 use weir_session::state::State;
 use weir_sql::Server as Reading;
 
 use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::context::random::Dice;
+use crate::plan::requirements::GroupFacts;
 use crate::pool::balance::{GroupMember, Latency};
+use crate::pool::freshness::{AwaitingChecks, LoadAverage};
 use crate::pool::identity::Identities;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::server::connections::Connections;
-use crate::snapshot::{Balancing, Holding, Server, Throttle};
+use crate::snapshot::{Balancing, Holding, ReadPreference, Server, StrictRead, Throttle};
+use crate::stats::ReadCounts;
 
 /// A worker's connections to servers, and who waits for them.
 pub(crate) struct Pools {
@@ -26,6 +30,8 @@ pub(crate) struct Pools {
     pub dice: Dice,
     /// Those who wait for any server of their hostgroup.
     pub parked: VecDeque<Waiter>,
+    /// Those who wait for a server to be fresh enough.
+    pub awaiting: AwaitingChecks,
     /// For sessions: see [`crate::pool::turns`].
     pub news: VecDeque<News>,
     pub turns: VecDeque<Turn>,
@@ -44,6 +50,7 @@ impl Pools {
             identities: Identities::default(),
             dice: Dice::new(worker as u64),
             parked: VecDeque::new(),
+            awaiting: AwaitingChecks::new(),
             news: VecDeque::new(),
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
@@ -85,6 +92,8 @@ pub(crate) struct Pool {
     /// Statements of sessions that have been sent and are not answered.
     pub(crate) running: u32,
     pub(crate) latency: Latency,
+    /// How many statements were under way lately.
+    pub(crate) load: LoadAverage,
     /// It was out of a hostgroup, or shunned there.
     pub(crate) was_away: bool,
     /// How it reads statements, as it told this worker: see `dialect`.
@@ -104,6 +113,18 @@ pub(crate) struct Group {
     pub(crate) members: Vec<GroupMember>,
     pub(crate) reader_hostgroup: Option<u32>,
     pub(crate) is_replicated: bool,
+    /// It has one member, which takes the writes of its cluster.
+    pub(crate) has_sole_writer: bool,
+    /// How fresh reads have to be where nobody else says so.
+    pub(crate) consistency: Consistency,
+    /// Where reads go for which no reader is known to be fresh enough.
+    pub(crate) reads: ReadPreference,
+    /// How long a read waits for a reader to be fresh enough.
+    pub(crate) consistency_timeout: Nanos,
+    /// What makes a server wait by itself until it has everything.
+    pub(crate) strict: StrictRead,
+    /// In which way its reads were fresh enough.
+    pub(crate) reads_by: ReadCounts,
     /// Sessions keep the connection that they have got here (multiplex = 0).
     pub(crate) keeps_connections: bool,
     pub(crate) absent: String,
@@ -114,6 +135,13 @@ pub(crate) struct Group {
     pub(crate) retry_buffer_bytes: u32,
     /// As which servers statements are read that go to it.
     pub(crate) reads_as: Reading,
+}
+
+impl Group {
+    /// What of it decides how fresh its members are.
+    pub(crate) fn facts(&self) -> GroupFacts {
+        GroupFacts { is_replicated: self.is_replicated, has_sole_writer: self.has_sole_writer }
+    }
 }
 
 /// A server that turned a statement away gets no new ones for so long, unless the monitor says otherwise.

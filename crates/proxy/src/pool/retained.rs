@@ -19,7 +19,9 @@ impl Pools {
     pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
         let connection = &mut self.connections[key];
         for expected in std::mem::take(&mut connection.replies.expected) {
-            self.servers[connection.server].running -= u32::from(expected.is_statement());
+            if expected.is_statement() {
+                self.servers[connection.server].running -= 1;
+            }
             if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
                 self.news.push_back(News::AnswerLost { session, socket, what });
             }

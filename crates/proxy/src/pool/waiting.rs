@@ -42,11 +42,16 @@ impl Pools {
         self.servers.iter().map(|pool| &pool.waiters).chain([&self.parked])
     }
 
+    /// Those who are in no line: they wait for a check.
+    fn awaiting_checks(&self) -> impl Iterator<Item = &Waiter> {
+        self.awaiting.iter().map(|awaiting| &awaiting.waiter)
+    }
+
     /// When the first wait ends. The lines are in order of arrival, except for sessions that were sent from one to
     /// another; those are found at the latest when they come to the front.
     pub(crate) fn first_wait_deadline(&self) -> Nanos {
         let looked_at = if self.wait_limits.differ { usize::MAX } else { 1 };
-        let waiting = self.lines().flat_map(|line| line.iter().take(looked_at));
+        let waiting = self.lines().flat_map(|line| line.iter().take(looked_at)).chain(self.awaiting_checks());
         waiting.map(|waiter| self.wait_deadline(waiter)).min().unwrap_or(Nanos::MAX)
     }
 
@@ -62,13 +67,15 @@ impl Pools {
                 }
             }
         }
+        overdue.extend(self.awaiting_checks().filter(|waiter| self.wait_deadline(waiter) <= now));
         overdue
     }
 
     /// A session that waits goes on under another row of its user.
     pub(crate) fn renew_waiter(&mut self, session: &Session) {
         let lines = self.servers.iter_mut().map(|pool| &mut pool.waiters).chain([&mut self.parked]);
-        for waiter in lines.flatten().filter(|waiter| waiter.session == session.key) {
+        let awaiting = self.awaiting.iter_mut().map(|awaiting| &mut awaiting.waiter);
+        for waiter in lines.flatten().chain(awaiting).filter(|waiter| waiter.session == session.key) {
             waiter.identity = session.identity;
         }
     }
@@ -98,6 +105,7 @@ impl Pools {
     /// Takes a session out of all queues.
     pub(crate) fn leave_queues(&mut self, session: &Session) {
         self.parked.retain(|waiter| waiter.session != session.key);
+        self.leave_awaiting(session);
         for pool in &mut self.servers {
             pool.waiters.retain(|waiter| waiter.session != session.key);
         }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use weir_routing::Consistency;
 use weir_session::prepared::Prepared;
 use weir_sql::Several;
 
@@ -61,6 +62,8 @@ pub(crate) struct Execution {
     pub has_announced: bool,
     pub reply: Reply,
     pub text: Text,
+    /// How fresh its read has to be.
+    pub consistency: Consistency,
     /// Only this server can answer it.
     pub only_server: Option<ServerIndex>,
     /// A reader could not take on the session's state: stay with the writer.

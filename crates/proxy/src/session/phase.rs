@@ -39,7 +39,7 @@ pub(crate) enum Phase {
 impl Phase {
     /// Waiting for a lease since this time.
     pub(crate) fn waiting(since: Nanos) -> Self {
-        Self::Waiting(Wait { since, held: None })
+        Self::Waiting(Wait { since, held: None, awaits_check_since: None })
     }
 }
 
@@ -48,6 +48,8 @@ pub(crate) struct Wait {
     pub since: Nanos,
     /// The right to wait for a server of a cluster that has none now. It goes with the place.
     pub held: Option<Held>,
+    /// Since when it has waited for a server to be fresh enough.
+    pub awaits_check_since: Option<Nanos>,
 }
 
 /// A KILL that sessions of other workers may be meant by.

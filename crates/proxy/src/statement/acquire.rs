@@ -4,12 +4,14 @@ use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::plan::requirements::{Circumstances, Requirements};
+use crate::pool::choice::Found;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
+use weir_routing::Consistency;
 
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
@@ -36,6 +38,7 @@ impl Work<'_> {
         session.execution.hostgroup =
             session.execution.plan.decision().hostgroup.unwrap_or(session.home_hostgroup());
         session.go_where_it_was();
+        self.decide_consistency();
         self.place();
         false
     }
@@ -68,7 +71,10 @@ impl Work<'_> {
     /// Finds a server for a waiting session.
     pub(crate) fn acquire(&mut self) {
         self.hear();
-        let wanted = self.session.requirements(self.ctx);
+        let wanted = self.session.requirements(self.ctx, self.pools);
+        if wanted.may_change_reader() {
+            self.session.freshness.changed_reader_at = self.ctx.now;
+        }
         let writer = wanted.hostgroup();
         let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         if wanted.asks_connection()
@@ -97,12 +103,14 @@ impl Work<'_> {
             false => reader.filter(|_| wanted.may_leave_writer()),
         };
         match self.pools.choose_server(self.ctx.now, &wanted, first) {
-            Some(choice) => {
+            Some(Found::Now(choice)) => {
+                self.pools.count_read(self.ctx, self.session, &wanted, choice);
                 let session = &mut *self.session;
                 session.execution.served_by = choice.hostgroup;
                 session.stay.stays_in = choice.keeps_connections.then_some(choice.hostgroup);
                 self.obtain(choice.server);
             }
+            Some(Found::Later(check)) => self.await_check(check),
             None => self.park(first.filter(|_| !is_bound).unwrap_or(writer)),
         }
     }
@@ -191,8 +199,11 @@ impl Work<'_> {
 
 impl Session {
     /// What its statement asks of the server and the connection where it runs.
-    pub(crate) fn requirements(&self, ctx: &Context) -> Requirements {
-        let Execution { plan, tries, hostgroup, writer_only, .. } = &self.execution;
+    pub(crate) fn requirements(&self, ctx: &Context, pools: &Pools) -> Requirements {
+        let Execution { plan, tries, hostgroup, writer_only, consistency, .. } = &self.execution;
+        // What nobody has promised to show, and what the server itself waits for, need not be known to be there.
+        let is_checked = matches!(consistency, Consistency::Session | Consistency::Global);
+        let checked = |moment: Nanos| if is_checked { moment } else { 0 };
         let may_read_on_reader =
             self.transaction.is_autocommit || (plan.is_read() && self.may_begin_on_reader(ctx));
         let circumstances = Circumstances {
@@ -201,8 +212,14 @@ impl Session {
             may_read_on_reader,
             announces_read_only: self.transaction.is_next_read_only,
             writer_only: *writer_only,
-            must_see: self.must_see(),
+            must_see: checked(self.must_see()),
             written_on: self.freshness.last_server,
+            seen_at: checked(self.freshness.seen_at),
+            seen_on: self.freshness.seen_on,
+            told_at: checked(self.freshness.told_at),
+            waits_until: self.waits_until(pools),
+            may_change_reader: self.may_change_reader(ctx.now),
+            reads_on_writer: pools.reads_on_writer(self),
             lost_on: tries.lost_on,
             lost_until: tries.avoided_until(),
         };

@@ -8,6 +8,7 @@ pub(crate) mod defaults;
 pub(crate) mod detour;
 pub(crate) mod diagnostics;
 pub(crate) mod effects;
+pub(crate) mod freshness;
 pub(crate) mod kill;
 pub(crate) mod lease;
 pub(crate) mod moving;

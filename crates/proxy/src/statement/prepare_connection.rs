@@ -17,6 +17,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::{Expected, Relayed, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::snapshot::StrictRead;
 use crate::statement::work::Work;
 
 impl Work<'_> {
@@ -58,7 +59,8 @@ impl Work<'_> {
         if self.prepares_first(key) {
             return;
         }
-        let state = self.pools.connections[key].state_to_run_in(self.ctx, self.session);
+        let strict = self.pools.strict_read_of(self.session);
+        let state = self.pools.connections[key].state_to_run_in(self.ctx, self.session, strict);
         let (connection, session) = (&self.pools.connections[key], &*self.session);
         if Rc::ptr_eq(&connection.state, &state) {
             if self.pools.connections[key].set_carried(self.ctx, self.session) {
@@ -225,7 +227,7 @@ impl Work<'_> {
             !is_protected && session.execution.plan.may_write(is_long, in_transaction);
         self.session.watch(self.ctx);
         let kind = self.session.execution.plan.kind().reply();
-        self.pools.servers[self.pools.connections[key].server].running += 1;
+        self.pools.servers[self.pools.connections[key].server].statement_begins(self.ctx.now);
         self.pools.connections[key].expect(self.ctx, Expected::Relay(Relayed::new(kind)));
         if is_long {
             self.start_flow();
@@ -294,11 +296,14 @@ impl Work<'_> {
 
 impl ServerConnection {
     /// The state that a connection must be in for its holder's work.
-    fn state_to_run_in(&self, ctx: &mut Context, session: &Session) -> Rc<State> {
+    fn state_to_run_in(&self, ctx: &mut Context, session: &Session, strict: StrictRead) -> Rc<State> {
         if session.execution.plan.leaves_schema() && self.state.schema() != session.tracked.state.schema() {
             // The schema that it leaves may be gone, and USE is the way out of that.
             let state = session.tracked.state.with_schema(self.state.schema());
             return ctx.interner.intern(state);
+        }
+        if let Some(state) = session.strict_state(ctx, strict) {
+            return state;
         }
         session.tracked.state.clone()
     }

@@ -40,6 +40,7 @@ impl Work<'_> {
         if session.execution.may_have_written {
             self.note_write(key);
         }
+        self.note_seen(key);
         let session = &*self.session;
         let (kind, is_ok) =
             (session.execution.plan.kind(), matches!(session.execution.ending, Ending::Ok { .. }));

@@ -34,7 +34,7 @@ impl Work<'_> {
 
     /// Why no server of a hostgroup can be had, for people.
     fn why_unreachable(&self, hostgroup: u32) -> String {
-        self.pools.why_unreachable(self.ctx.now, &self.session.requirements(self.ctx), hostgroup)
+        self.pools.why_unreachable(self.ctx.now, &self.session.requirements(self.ctx, self.pools), hostgroup)
     }
 
     /// A session has waited too long.

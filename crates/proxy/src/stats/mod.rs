@@ -9,6 +9,7 @@ mod digests;
 mod errors;
 mod histogram;
 pub(crate) mod query_log;
+mod reads;
 mod report;
 mod rules;
 pub(crate) mod statements;
@@ -27,6 +28,7 @@ pub(crate) use digests::{DigestKey, Execution};
 pub use digests::{DigestTable, FullTables};
 pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
+pub use reads::ReadCounts;
 pub use report::{
     ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
     WorkerReport, WritingRow,

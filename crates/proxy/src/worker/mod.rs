@@ -160,6 +160,7 @@ impl Worker {
                 // Whoever asked may have gone.
                 let _ = to.send(self.report(part, begins_again));
             }
+            Message::Covered => self.pools.coverage_grown(&self.ctx),
             Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
             Message::Drain(drain) => self.drain(drain),
         }

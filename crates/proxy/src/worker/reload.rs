@@ -7,6 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::context::Context;
 use crate::context::keys::{Nanos, ServerIndex};
 use crate::pool::balance::GroupMember;
+use crate::pool::freshness::LoadAverage;
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::server::connection::DiscardReason;
 use crate::session::phase::Phase;
@@ -35,6 +36,12 @@ impl Worker {
                 members: self.pools.members(&self.ctx, *id, hostgroup, &places),
                 reader_hostgroup: hostgroup.reader_hostgroup,
                 is_replicated: hostgroup.is_replicated,
+                has_sole_writer: hostgroup.reader_hostgroup.is_some() && hostgroup.members.len() == 1,
+                consistency: hostgroup.consistency,
+                reads: hostgroup.reads,
+                consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
+                strict: hostgroup.strict,
+                reads_by: self.pools.groups.get(id).map(|group| group.reads_by.clone()).unwrap_or_default(),
                 keeps_connections: hostgroup.keeps_connections,
                 absent: hostgroup.absent.clone(),
                 balancing: hostgroup.balancing,
@@ -63,6 +70,7 @@ impl Worker {
         for server in 0..self.pools.servers.len() {
             self.pools.reroute_waiters(server);
         }
+        self.pools.look_again(Nanos::MAX);
         self.unpark();
     }
 }
@@ -235,6 +243,7 @@ impl Pool {
             has_asked: false,
             is_throttled: false,
             running: 0,
+            load: LoadAverage::default(),
             latency: Default::default(),
             was_away: false,
             reads_as: 0,

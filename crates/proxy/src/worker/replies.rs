@@ -159,7 +159,9 @@ impl Worker {
         let connection = &mut self.pools.connections[key];
         connection.replies.rows = connection.replies.reply.rows();
         let Some(expected) = connection.replies.expected.pop_front() else { return Ok(()) };
-        self.pools.servers[connection.server].running -= u32::from(expected.is_statement());
+        if expected.is_statement() {
+            self.pools.servers[connection.server].statement_ends(self.ctx.now);
+        }
         self.pools.connections[key].replies.restart_reply(self.ctx.now);
         match (expected, self.pools.connections[key].holder) {
             (Expected::Fetch(fetch), _) => self.fetched(key, fetch),

@@ -21,7 +21,8 @@ impl Worker {
     /// When [`Worker::tick`] is due.
     pub fn next_deadline(&self) -> Nanos {
         let retries = self.pools.servers.iter().map(|pool| pool.supply_at.min(pool.lapses_at()));
-        retries.chain([self.ctx.timers.first(), self.pools.first_wait_deadline()]).min().unwrap_or(Nanos::MAX)
+        let waits = [self.ctx.timers.first(), self.pools.first_wait_deadline(), self.pools.next_look()];
+        retries.chain(waits).min().unwrap_or(Nanos::MAX)
     }
 
     /// Time has passed. To be called at [`Worker::next_deadline`], harmless at any other time.
@@ -53,6 +54,7 @@ impl Worker {
         if self.ctx.timers.takes_unpark(now) {
             self.unpark();
         }
+        self.pools.look_again(now);
         self.end_waits();
         self.look_at_leases();
         if let Some(round) = self.ctx.timers.takes_round(now) {

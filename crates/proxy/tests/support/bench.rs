@@ -73,6 +73,8 @@ pub struct Bench {
     pub ignores_pings: bool,
     /// The servers that got COM_STMT_PREPARE, in order.
     pub prepared: Vec<usize>,
+    /// No server is known to have what was seen at another one.
+    pub lags: bool,
     /// These servers have another version than the others.
     pub versions: Vec<(usize, &'static [u8])>,
     /// Servers greet only when they are told to.
@@ -166,6 +168,7 @@ impl Bench {
             outside: Vec::new(),
             holds_prepares: false,
             ignores_pings: false,
+            lags: false,
             prepared: Vec::new(),
             versions: Vec::new(),
             greets_late: false,
@@ -253,7 +256,11 @@ impl Bench {
     pub fn pass_ms(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += 1_000_000;
+            if !self.lags {
+                self.servers.iter().for_each(|server| server.shared.coverage.cover_until(self.now));
+            }
             for core in &mut self.cores {
+                core.message(Message::Covered, self.now);
                 if core.next_deadline() <= self.now {
                     core.tick(self.now);
                 }

@@ -66,6 +66,8 @@ pub(super) fn start(
     let BoundSockets { mut service, mut admin, web } = sockets;
     admin.own();
     let pid_file = PidFile::write(origin.pidfile.as_deref(), &config.datadir);
+    let waits = service.publisher();
+    snapshots.registry.on_covered(move |workers| waits.covered(workers));
     service.open()?;
     // The start has succeeded.
     unsaved.save(&mut store.lock().unwrap_or_else(PoisonError::into_inner))?;

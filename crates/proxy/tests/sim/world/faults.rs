@@ -116,7 +116,7 @@ impl World {
         }
         for (node, server) in self.cluster.nodes.iter().zip(&self.servers) {
             if node.applied >= self.probe.1 {
-                server.shared.cover_until(self.probe.0);
+                server.shared.coverage.cover_until(self.probe.0);
             }
         }
         if self.random.percent(30) {

@@ -1,0 +1,137 @@
+//! How fresh a statement's read has to be, waiting for that, and what the session has seen afterwards.
+//!
+//! | level | what the server that is read must have |
+//! | --- | --- |
+//! | eventual | nothing |
+//! | session | the session's own writes, and what its reads have shown |
+//! | global | also everything that anybody was acknowledged before the read came |
+//! | strict | everything that was committed anywhere before the read came: the server checks that itself |
+//!
+//! Of a transaction it is decided at its begin.
+
+use std::rc::Rc;
+
+use weir_routing::Consistency;
+use weir_session::state::State;
+
+use crate::context::Context;
+use crate::context::keys::{ConnectionKey, Nanos};
+use crate::pool::freshness::AwaitedCheck;
+use crate::pool::pools::Pools;
+use crate::session::Session;
+use crate::session::phase::Phase;
+use crate::snapshot::StrictRead;
+use crate::statement::work::Work;
+
+/// A session that reads all the time may be served by another reader after this time.
+const SAME_READER_NS: Nanos = 500_000_000;
+
+impl Work<'_> {
+    /// A statement is about to begin: how fresh has what it reads to be?
+    pub(crate) fn decide_consistency(&mut self) {
+        let level = self.pools.consistency_of(self.session);
+        self.session.execution.consistency = level;
+        if level == Consistency::Global {
+            self.session.freshness.told_at = self.ctx.now;
+        }
+    }
+
+    /// The session waits until a server is fresh enough.
+    pub(crate) fn await_check(&mut self, check: AwaitedCheck) {
+        let Some(waiter) = self.session.waiter() else { return };
+        if let Phase::Waiting(wait) = &mut self.session.phase {
+            wait.awaits_check_since.get_or_insert(self.ctx.now);
+        }
+        let until = self.session.waits_until(self.pools);
+        self.pools.await_check(self.ctx, waiter, check, until);
+    }
+
+    /// A statement has ended that may have shown something: nothing older must be shown from now on.
+    pub(crate) fn note_seen(&mut self, key: ConnectionKey) {
+        let session = &mut *self.session;
+        let plan = &session.execution.plan;
+        if session.execution.consistency == Consistency::Eventual
+            || plan.kind().is_harmless()
+            || plan.changes_rows()
+            || plan.is_boundary()
+            || plan.is_use()
+        {
+            return;
+        }
+        let connection = &self.pools.connections[key];
+        session.freshness.seen_at = self.ctx.now;
+        session.freshness.seen_on = connection.server;
+    }
+}
+
+impl Pools {
+    /// How fresh the session's statement has to be. What the statement says of itself comes first, then what the session has
+    /// set, a rule, its user and its hostgroup.
+    pub(crate) fn consistency_of(&self, session: &Session) -> Consistency {
+        let decision = session.execution.plan.decision();
+        let of_session = session.freshness.consistency;
+        let of_user = || session.account.as_ref().and_then(|account| account.user.consistency);
+        let of_group = || self.groups.get(&session.execution.hostgroup).map(|group| group.consistency);
+        let said = decision.hinted_consistency.or(of_session).or(decision.consistency);
+        said.or_else(of_user).or_else(of_group).unwrap_or_default()
+    }
+
+    /// How a strict read of the session's statement is made.
+    pub(crate) fn strict_read_of(&self, session: &Session) -> StrictRead {
+        self.groups.get(&session.execution.hostgroup).map(|group| group.strict).unwrap_or_default()
+    }
+
+    /// Whether only the writer gives the session's statement what it has to see.
+    pub(crate) fn reads_on_writer(&self, session: &Session) -> bool {
+        let execution = &session.execution;
+        execution.consistency == Consistency::Strict && self.strict_read_of(session) == StrictRead::OnWriter
+    }
+}
+
+impl Session {
+    /// Until when its statement may wait for a reader to be fresh enough.
+    pub(crate) fn waits_until(&self, pools: &Pools) -> Nanos {
+        let timeout =
+            pools.groups.get(&self.execution.hostgroup).map_or(0, |group| group.consistency_timeout);
+        self.awaits_check_since().map_or(Nanos::MAX, |since| since.saturating_add(timeout))
+    }
+
+    /// Since when its statement has waited for a server to be fresh enough, if it has.
+    pub(crate) fn awaits_check_since(&self) -> Option<Nanos> {
+        if let Phase::Waiting(wait) = &self.phase { wait.awaits_check_since } else { None }
+    }
+
+    /// Whether it has been served by the same reader for long enough.
+    pub(crate) fn may_change_reader(&self, now: Nanos) -> bool {
+        self.freshness.seen_at != 0
+            && self.execution.consistency != Consistency::Eventual
+            && now.saturating_sub(self.freshness.changed_reader_at) > SAME_READER_NS
+    }
+
+    /// The state in which a strict read runs: the server waits by itself.
+    pub(crate) fn strict_state(&self, ctx: &mut Context, strict: StrictRead) -> Option<Rc<State>> {
+        if self.execution.consistency != Consistency::Strict || self.execution.plan.may_have_effects() {
+            return None;
+        }
+        let state = &self.tracked.state;
+        let (name, value) = match strict {
+            StrictRead::OnWriter => return None,
+            StrictRead::WsrepSyncWait => {
+                let own =
+                    state.variable(WSREP_SYNC_WAIT).and_then(|own| own.parse::<u32>().ok()).unwrap_or(0);
+                (WSREP_SYNC_WAIT, (own | 1).to_string())
+            }
+            StrictRead::GroupConsistency => {
+                let own = state.variable(GROUP_CONSISTENCY).unwrap_or_default();
+                (GROUP_CONSISTENCY, if own.contains("AFTER") { BEFORE_AND_AFTER } else { BEFORE }.to_owned())
+            }
+        };
+        Some(ctx.interner.intern(state.with_variable(name, &value)))
+    }
+}
+
+const WSREP_SYNC_WAIT: &str = "wsrep_sync_wait";
+const GROUP_CONSISTENCY: &str = "group_replication_consistency";
+/// Values of `group_replication_consistency` (MySQL manual, "Transaction Consistency Guarantees").
+const BEFORE: &str = "BEFORE";
+const BEFORE_AND_AFTER: &str = "BEFORE_AND_AFTER";

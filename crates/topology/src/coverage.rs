@@ -1,0 +1,321 @@
+//! Shares what a server is known to have applied, and who waits for it to have more, between the data path and the thread that
+//! checks that.
+//!
+//! A *causality check* is a read that the server itself makes wait: it ends when the server has everything that was committed
+//! in its cluster before the check began. One check serves everybody who waits for something older than its beginning, so
+//! that it does not matter how many wait. (Consensus systems call that ReadIndex.) The data path says from which moment on a
+//! check has to begin ([`Coverage::want`]); the checking thread begins the next one as soon as somebody wants one, and tells
+//! when it has ended.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Called by the checking thread with the workers that wait, as a set of bits: worker n is bit n modulo 64.
+pub(crate) type Listener = OnceLock<Box<dyn Fn(u64) + Send + Sync>>;
+/// Wakes the checking thread.
+type Alarm = Arc<dyn Fn() + Send + Sync>;
+
+/// What a check is expected to take as long as none has ended, in nanoseconds.
+const LATENCY_FIRST_NS: u64 = 1_000_000;
+/// A new measurement counts for one part in so many.
+const LATENCY_PARTS: u64 = 8;
+/// A check that takes so many times as long as usual is late: nobody knows when it will end.
+const LATE_FACTOR: u64 = 3;
+/// None is late before this time, in nanoseconds.
+const LATE_MIN_NS: u64 = 5_000_000;
+
+/// See the module's text. All times are nanoseconds of CLOCK_BOOTTIME.
+#[derive(Default)]
+pub struct Coverage {
+    /// Every write that any server of the cluster acknowledged before this moment is visible on this one. 0: nothing is known.
+    /// It never goes back.
+    covered_until_ns: AtomicU64,
+    /// A check has to begin after this moment, for somebody waits.
+    wanted_ns: AtomicU64,
+    /// The last check began then.
+    begun_ns: AtomicU64,
+    /// The first check that has not ended began then; 0: all have ended.
+    pending_since_ns: AtomicU64,
+    /// How long checks take, a moving average. 0: none has ended yet.
+    latency_ns: AtomicU64,
+    /// Nobody checks: the server does not do what its manual says, or the account may not. A number of [`Unchecked`].
+    unchecked: AtomicU32,
+    /// The workers whose sessions wait.
+    waiting: AtomicU64,
+    /// Checks that have ended.
+    checks: AtomicU64,
+    is_asleep: AtomicBool,
+    alarm: Mutex<Option<Alarm>>,
+    listener: Arc<Listener>,
+}
+
+/// Why no checks are made on a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unchecked {
+    /// It has just been configured, or is not a part of its cluster now.
+    NotYet,
+    /// It belongs to no cluster with a way to check.
+    NoCluster,
+    /// A session of it does not wait although it is told to.
+    DoesNotWait,
+    /// Its source has no global transaction ids that could be waited for.
+    NoPositions,
+}
+
+impl Unchecked {
+    const ALL: [Self; 4] = [Self::NotYet, Self::NoCluster, Self::DoesNotWait, Self::NoPositions];
+
+    /// For messages: what is wrong with the server.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotYet => "no causality check of it has ended yet",
+            Self::NoCluster => "it belongs to no cluster that can be checked",
+            Self::DoesNotWait => {
+                "its sessions do not wait as they are told to, so nobody can tell how fresh it is"
+            }
+            Self::NoPositions => {
+                "its source has no global transaction ids, so nobody can tell how fresh it is"
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coverage")
+            .field("covered_until_ns", &self.covered_until_ns)
+            .field("wanted_ns", &self.wanted_ns)
+            .field("begun_ns", &self.begun_ns)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Coverage {
+    pub(crate) fn telling(listener: Arc<Listener>) -> Self {
+        Self { listener, ..Self::default() }
+    }
+
+    /// Whether what was acknowledged at this moment is certainly visible here.
+    pub fn covers(&self, moment_ns: u64) -> bool {
+        self.covered_until_ns.load(Ordering::SeqCst) > moment_ns
+    }
+
+    /// Up to which moment the server certainly has everything; 0: nothing is known.
+    pub fn covered_until_ns(&self) -> u64 {
+        self.covered_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// A session of this worker waits until [`Coverage::covers`] the moment. It has to look once more afterwards: it may do
+    /// so already.
+    pub fn want(&self, moment_ns: u64, worker: usize) {
+        self.waiting.fetch_or(1 << (worker % 64), Ordering::SeqCst);
+        self.expect_want(moment_ns);
+    }
+
+    /// Somebody is about to want that, and will not wait yet.
+    pub fn expect_want(&self, moment_ns: u64) {
+        self.wanted_ns.fetch_max(moment_ns, Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
+            self.wake_checker();
+        }
+    }
+
+    /// Wakes the checking thread, if it sleeps.
+    pub fn wake_checker(&self) {
+        let alarm = self.alarm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(alarm) = alarm {
+            alarm();
+        }
+    }
+
+    /// How long it is likely to take until the moment is covered, in nanoseconds. None: nobody checks.
+    pub fn expected_wait_ns(&self, moment_ns: u64, now_ns: u64) -> Option<u64> {
+        if self.covers(moment_ns) {
+            return Some(0);
+        }
+        if self.unchecked.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let latency = match self.latency_ns.load(Ordering::Relaxed) {
+            0 => LATENCY_FIRST_NS,
+            latency => latency,
+        };
+        let age = |since: u64| now_ns.saturating_sub(since);
+        let pending = self.pending_since_ns.load(Ordering::Relaxed);
+        let (wait, late) = if pending == 0 {
+            (latency, 0)
+        } else {
+            let is_late = age(pending) > (LATE_FACTOR * latency).max(LATE_MIN_NS);
+            let begun = self.begun_ns.load(Ordering::Relaxed);
+            let rest = latency.saturating_sub(age(begun)).max(latency / 4);
+            let suffices = begun > moment_ns;
+            (if suffices { rest } else { rest + latency }, if is_late { age(pending) } else { 0 })
+        };
+        Some(wait.max(late))
+    }
+
+    /// Why nobody checks, if nobody does.
+    pub fn unchecked(&self) -> Option<Unchecked> {
+        let number = usize::try_from(self.unchecked.load(Ordering::Relaxed)).ok()?;
+        number.checked_sub(1).and_then(|at| Unchecked::ALL.get(at).copied())
+    }
+
+    /// How long checks take, in nanoseconds; 0: none has ended.
+    pub fn latency_ns(&self) -> u64 {
+        self.latency_ns.load(Ordering::Relaxed)
+    }
+
+    /// Checks that have ended.
+    pub fn checks(&self) -> u64 {
+        self.checks.load(Ordering::Relaxed)
+    }
+}
+
+/// For the checking thread.
+impl Coverage {
+    /// The thread is woken in this way from now on.
+    pub fn set_alarm(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(alarm));
+    }
+
+    /// Whether somebody waits for a check that has not begun yet.
+    pub fn is_wanted(&self) -> bool {
+        let wanted = self.wanted_ns.load(Ordering::SeqCst);
+        wanted != 0 && wanted >= self.begun_ns.load(Ordering::Relaxed) && !self.covers(wanted)
+    }
+
+    /// The thread is about to sleep until it is woken. False if it must not: a check is wanted.
+    pub fn falls_asleep(&self) -> bool {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let may_sleep = !self.is_wanted();
+        if !may_sleep {
+            self.wakes_up();
+        }
+        may_sleep
+    }
+
+    /// The thread is awake, and will look itself.
+    pub fn wakes_up(&self) {
+        self.is_asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// A check begins at this moment; `oldest_ns` is when the first began that has not ended.
+    pub fn check_begins(&self, moment_ns: u64, oldest_ns: u64) {
+        self.begun_ns.fetch_max(moment_ns, Ordering::SeqCst);
+        self.pending_since_ns.store(oldest_ns, Ordering::Relaxed);
+    }
+
+    /// The first check that has not ended began then; 0: there is none.
+    pub fn note_pending(&self, oldest_ns: u64) {
+        self.pending_since_ns.store(oldest_ns, Ordering::Relaxed);
+    }
+
+    /// A check that began at `moment_ns` has ended now.
+    pub fn check_ends(&self, moment_ns: u64, now_ns: u64) {
+        let took = now_ns.saturating_sub(moment_ns).max(1);
+        let before = self.latency_ns.load(Ordering::Relaxed);
+        let latency = if before == 0 { took } else { before - before / LATENCY_PARTS + took / LATENCY_PARTS };
+        self.latency_ns.store(latency.max(1), Ordering::Relaxed);
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        self.unchecked.store(0, Ordering::Relaxed);
+        self.cover_until(moment_ns);
+    }
+
+    /// Everything acknowledged before this moment is visible here. Those who wait are told.
+    pub fn cover_until(&self, moment_ns: u64) {
+        self.covered_until_ns.fetch_max(moment_ns, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let workers = self.waiting.swap(0, Ordering::SeqCst);
+        if let Some(listener) = self.listener.get() {
+            listener(workers);
+        }
+    }
+
+    /// Nobody checks, for this reason.
+    pub fn note_unchecked(&self, why: Unchecked) {
+        let number = Unchecked::ALL.iter().position(|known| *known == why).unwrap_or(0);
+        self.unchecked.store(u32::try_from(number).unwrap_or(0) + 1, Ordering::Relaxed);
+        // Who waits here has to go elsewhere.
+        let workers = self.waiting.swap(0, Ordering::SeqCst);
+        if let (true, Some(listener)) = (workers != 0, self.listener.get()) {
+            listener(workers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_next_check_is_for_all_who_want_one_that_begins_later() {
+        let coverage = Coverage::default();
+        assert!(!coverage.is_wanted());
+        coverage.want(5 * MS, 0);
+        assert!(coverage.is_wanted());
+        coverage.check_begins(6 * MS, 6 * MS);
+        assert!(!coverage.is_wanted(), "the one under way will do");
+        coverage.want(6 * MS, 1);
+        assert!(coverage.is_wanted(), "it began too early for this one");
+        coverage.check_ends(6 * MS, 8 * MS);
+        assert!(coverage.covers(5 * MS) && !coverage.covers(6 * MS) && coverage.is_wanted());
+        coverage.check_begins(8 * MS, 8 * MS);
+        coverage.check_ends(8 * MS, 9 * MS);
+        assert!(coverage.covers(6 * MS) && !coverage.is_wanted());
+    }
+
+    #[test]
+    fn workers_that_wait_are_told_once() {
+        let listener: Arc<Listener> = Arc::default();
+        let told = Arc::new(AtomicU64::new(0));
+        let hears = told.clone();
+        let _ = listener.set(Box::new(move |workers| hears.store(workers, Ordering::SeqCst)));
+        let coverage = Coverage::telling(listener);
+        coverage.want(1, 3);
+        coverage.want(2, 65);
+        coverage.cover_until(10);
+        assert_eq!(told.swap(0, Ordering::SeqCst), 0b1010);
+        coverage.cover_until(11);
+        assert_eq!(told.load(Ordering::SeqCst), 0, "nobody waits any more");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken_and_none_falls_asleep_while_it_is_wanted() {
+        let coverage = Coverage::default();
+        let rung = Arc::new(AtomicU64::new(0));
+        let bell = rung.clone();
+        coverage.set_alarm(move || {
+            bell.fetch_add(1, Ordering::SeqCst);
+        });
+        assert!(coverage.falls_asleep());
+        coverage.want(5, 0);
+        coverage.want(6, 0);
+        assert_eq!(rung.load(Ordering::SeqCst), 1, "once is enough");
+        assert!(!coverage.falls_asleep());
+        coverage.check_begins(7, 7);
+        assert!(coverage.falls_asleep());
+    }
+
+    #[test]
+    fn how_long_a_wait_is_expected_to_take() {
+        let coverage = Coverage::default();
+        assert_eq!(coverage.expected_wait_ns(1, 10), Some(LATENCY_FIRST_NS));
+        coverage.check_begins(10 * MS, 10 * MS);
+        coverage.check_ends(10 * MS, 12 * MS);
+        coverage.note_pending(0);
+        assert_eq!(coverage.expected_wait_ns(9 * MS, 20 * MS), Some(0));
+        assert_eq!(coverage.expected_wait_ns(15 * MS, 20 * MS), Some(2 * MS));
+        coverage.check_begins(20 * MS, 20 * MS);
+        assert_eq!(coverage.expected_wait_ns(15 * MS, 21 * MS), Some(MS), "one is under way");
+        assert_eq!(coverage.expected_wait_ns(20 * MS, 21 * MS), Some(3 * MS), "another has to follow");
+        assert_eq!(coverage.expected_wait_ns(15 * MS, 60 * MS), Some(40 * MS), "it is late");
+        coverage.note_unchecked(Unchecked::NoPositions);
+        assert_eq!(coverage.expected_wait_ns(70 * MS, 80 * MS), None);
+        assert_eq!(coverage.unchecked(), Some(Unchecked::NoPositions));
+    }
+}
