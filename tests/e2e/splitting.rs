@@ -2,13 +2,14 @@
 //! reads something older than what he wrote.
 
 mod freshness;
+mod levels;
 mod placement;
 
 use weir_tests::Case;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    placement::trials().into_iter().chain(freshness::trials()).collect()
+    placement::trials().into_iter().chain(freshness::trials()).chain(levels::trials()).collect()
 }
 
 /// A plain read that tells which node runs it.

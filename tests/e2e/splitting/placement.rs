@@ -41,14 +41,16 @@ fn weights(env: &Env) -> CaseResult {
     let weir = weighted_weir(env)?;
     let mut session = Session::open(weir.addr(), "test")?;
     let mut served: BTreeMap<String, u32> = BTreeMap::new();
+    // At other levels a session stays with its reader for a while, which has what it has seen.
+    let anywhere = format!("/* weir_consistency=eventual */ {WHERE}");
     for _ in 0..400 {
-        *served.entry(session.value(WHERE)?).or_default() += 1;
+        *served.entry(session.value(&anywhere)?).or_default() += 1;
     }
     let expected = BTreeMap::from([("n2".to_owned(), 300), ("n3".to_owned(), 100)]);
     ensure!(served == expected, "400 reads with the weights 3 and 1 were served by {served:?}");
     // In small numbers too, not in runs: of four reads in a row one goes to n3.
     for round in 0..20 {
-        let nodes: Result<Vec<String>, _> = (0..4).map(|_| session.value(WHERE)).collect();
+        let nodes: Result<Vec<String>, _> = (0..4).map(|_| session.value(&anywhere)).collect();
         let nodes = nodes?;
         let on_n3 = nodes.iter().filter(|node| *node == "n3").count();
         ensure!(on_n3 == 1, "round {round}: four reads were served by {nodes:?}");

@@ -15,6 +15,7 @@ use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
 use crate::session::Session;
 use crate::snapshot::ReadPreference;
+use crate::stats::{CoverageRow, ReadCounts};
 
 /// Those who wait look again after this time at the latest: another server may suit them better meanwhile.
 const LOOK_AGAIN_NS: Nanos = 10_000_000;
@@ -186,6 +187,30 @@ impl Pools {
         self.shortest_wait(now, wanted, hostgroup, last_resort)
             .filter(|(_, wait)| *wait == 0)
             .map(|(server, _)| server)
+    }
+
+    /// In which way the reads of each writer hostgroup were fresh enough, and what the servers of clusters have applied.
+    pub(crate) fn freshness_rows(&self, now: Nanos) -> (Vec<(u32, ReadCounts)>, Vec<CoverageRow>) {
+        let splits = self.groups.iter().filter(|(_, group)| group.reader_hostgroup.is_some());
+        let reads = splits.map(|(id, group)| (*id, group.reads_by.clone())).collect();
+        let replicated = self.groups.values().filter(|group| group.is_replicated);
+        let mut servers: Vec<ServerIndex> =
+            replicated.flat_map(|group| &group.members).map(|member| member.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let coverage = servers.into_iter().map(|server| {
+            let server = &self.servers[server].server;
+            let coverage = &server.shared.coverage;
+            let until = coverage.covered_until_ns();
+            CoverageRow {
+                endpoint: server.endpoint.clone(),
+                age_ns: (until != 0).then(|| now.saturating_sub(until)),
+                latency_ns: coverage.latency_ns(),
+                checks: coverage.checks(),
+                unchecked: coverage.unchecked(),
+            }
+        });
+        (reads, coverage.collect())
     }
 
     /// A statement that may leave the writer has found its server: in which way is it fresh enough?

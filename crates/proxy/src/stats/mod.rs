@@ -29,6 +29,7 @@ pub use digests::{DigestTable, FullTables};
 pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
 pub use reads::ReadCounts;
+pub use report::CoverageRow;
 pub use report::{
     ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
     WorkerReport, WritingRow,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Caller, CommandRow, DigestTable, Histogram, RuleTimes, Statistics, Totals};
+use super::{Caller, CommandRow, DigestTable, Histogram, ReadCounts, RuleTimes, Statistics, Totals};
 use crate::peer::Peer;
 use crate::worker::Nanos;
+use weir_topology::Unchecked;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,10 @@ pub struct WorkerReport {
     pub errors: Vec<ErrorRow>,
     /// The servers that this worker knows, by the hostgroups for which they were used.
     pub servers: Vec<ServerRow>,
+    /// In which way the reads of hostgroups were fresh enough, told with the servers.
+    pub reads: Vec<(u32, ReadCounts)>,
+    /// What replicated servers have applied, told with the servers.
+    pub coverage: Vec<CoverageRow>,
     /// Sessions that may write to a server, by its endpoint and by what keeps them there.
     pub writing: Vec<WritingRow>,
     /// How often each active query rule has matched, by rule_id.
@@ -70,6 +75,21 @@ pub struct WorkerReport {
 
 /// Sessions of one report: copying so many takes a fraction of a millisecond.
 pub const SESSIONS_PER_REPORT: usize = 256;
+
+/// What a replicated server has applied.
+#[derive(Clone, Debug)]
+pub struct CoverageRow {
+    /// The server.
+    pub endpoint: String,
+    /// So long ago is the moment up to which it certainly has everything; none: nothing is known.
+    pub age_ns: Option<Nanos>,
+    /// How long causality checks take, on average.
+    pub latency_ns: u64,
+    /// Checks that have ended.
+    pub checks: u64,
+    /// Why there are none, if there are none.
+    pub unchecked: Option<Unchecked>,
+}
 
 /// Errors of one kind.
 #[derive(Clone, Debug)]

@@ -55,6 +55,7 @@ impl Worker {
             }
             ReportPart::Servers => {
                 report.servers = self.pools.server_rows();
+                (report.reads, report.coverage) = self.pools.freshness_rows(self.ctx.now);
                 if begins_again {
                     self.pools.servers.iter_mut().for_each(|pool| pool.counts.begin_again());
                 }

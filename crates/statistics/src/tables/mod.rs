@@ -8,6 +8,7 @@ mod global;
 mod memory;
 mod monitor;
 mod pool;
+mod reads;
 mod servers;
 mod sessions;
 
@@ -91,6 +92,8 @@ fn few_rows(table: &str, statistics: &Statistics) -> Option<Rows> {
         // Weir follows no GTIDs, and forgets no client for its errors.
         "stats_mysql_gtid_executed" | "stats_mysql_client_host_cache" => Vec::new(),
         "stats_weir_addresses" => servers::addresses(&statistics.state.addresses()),
+        "stats_weir_reads" => reads::reads(&collector.report(ReportPart::Servers)),
+        "stats_weir_coverage" => reads::coverage(&collector.report(ReportPart::Servers)),
         "runtime_mysql_servers" => servers::runtime_mysql_servers(&statistics.roles.latest(), &config()),
         _ => return monitor::rows(table, &statistics.probes),
     };

@@ -56,6 +56,29 @@ pub(super) const TABLES: &[Declared] = &[
         &[("hostname", NAME), ("port", NUMBER), ("address", NAME), ("all_addresses", NAME), ("error", NAME)],
     ),
     table(
+        "stats_weir_reads",
+        &[
+            ("hostgroup", NUMBER),
+            ("at_once", NUMBER),
+            ("waited", NUMBER),
+            ("on_writer", NUMBER),
+            ("timed_out", NUMBER),
+            ("wait_p50_us", NUMBER),
+            ("wait_p99_us", NUMBER),
+        ],
+    ),
+    table(
+        "stats_weir_coverage",
+        &[
+            ("hostname", NAME),
+            ("port", NUMBER),
+            ("age_us", "INT"),
+            ("check_us", NUMBER),
+            ("checks", NUMBER),
+            ("unchecked", NAME),
+        ],
+    ),
+    table(
         "stats_weir_query_digest",
         &[
             ("hostgroup", NUMBER),

@@ -1,0 +1,212 @@
+//! What each consistency level promises, and what becomes of reads while a reader stands still.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_testkit::Weir;
+use weir_tests::{Case, CaseResult, Env, Session, ensure};
+
+use super::WHERE;
+use crate::admin::Admin;
+
+/// How long writers write and readers read.
+const RUN: Duration = Duration::from_secs(3);
+
+pub(super) fn trials() -> Vec<Case> {
+    vec![
+        Case::parallel("splitting::a_session_never_goes_back_in_time", monotonic),
+        Case::parallel("splitting::at_global_a_read_sees_what_anybody_was_acknowledged", global),
+        Case::parallel("splitting::at_strict_too", strict),
+        Case::parallel("splitting::sessions_share_the_readers_by_weight", shares),
+        // It holds a node up, which the cases beside it would feel.
+        Case::serial("splitting::a_reader_that_stands_still_is_passed_over", standing_reader),
+    ]
+}
+
+/// Sessions that write a counter, and others that read it.
+struct Counter {
+    weir: Weir,
+    admin: SocketAddrV4,
+    schema: String,
+    /// What a writer has been acknowledged.
+    acknowledged: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// What a reader has read, and what of that was older than it should have been.
+#[derive(Debug, Default)]
+struct Seen {
+    reads: u64,
+    stale: Vec<String>,
+    by_node: BTreeMap<String, u64>,
+}
+
+impl Counter {
+    fn new(env: &Env, columns: &[(&str, &str)]) -> Result<Self, Box<dyn Error>> {
+        let schema = env.schema()?;
+        let mut root = Session::open(env.cluster()?.node(1).addr(), &schema)?;
+        root.run("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)")?;
+        root.run("INSERT INTO t VALUES (1, 0)")?;
+        let admin = env.free_address()?;
+        let weir = env.weir(|config| {
+            config.admin(admin);
+            config.variable("threads", 2);
+            for (column, value) in columns {
+                config.user_column("root", column, *value);
+            }
+        })?;
+        Ok(Self { weir, admin, schema, acknowledged: AtomicU64::new(0), is_over: AtomicBool::new(false) })
+    }
+
+    /// `readers` sessions read while another one writes. `reads` looks at one value, given what was acknowledged before the
+    /// read and what the session has read before.
+    fn run(
+        &self,
+        readers: usize,
+        hint: &str,
+        is_stale: impl Fn(u64, u64, u64) -> bool + Sync,
+    ) -> Result<Seen, Box<dyn Error>> {
+        let results: Vec<Result<Seen, String>> = thread::scope(|scope| {
+            let writer = scope.spawn(|| self.write().map_err(|error| error.to_string()));
+            let is_stale = &is_stale;
+            let readers: Vec<_> = (0..readers)
+                .map(|_| scope.spawn(move || self.read(hint, is_stale).map_err(|error| error.to_string())))
+                .collect();
+            thread::sleep(RUN);
+            self.is_over.store(true, Ordering::SeqCst);
+            let wrote = writer.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()));
+            let read = readers
+                .into_iter()
+                .map(|reader| reader.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())));
+            read.chain([wrote.map(|()| Seen::default())]).collect()
+        });
+        let mut sum = Seen::default();
+        for result in results {
+            let seen = result?;
+            sum.reads += seen.reads;
+            sum.stale.extend(seen.stale);
+            for (node, reads) in seen.by_node {
+                *sum.by_node.entry(node).or_default() += reads;
+            }
+        }
+        ensure!(sum.reads > 200, "hardly a read in {RUN:?}: {sum:?}");
+        Ok(sum)
+    }
+
+    fn write(&self) -> CaseResult {
+        let mut session = Session::open(self.weir.addr(), &self.schema)?;
+        for value in 1.. {
+            if self.is_over.load(Ordering::SeqCst) {
+                break;
+            }
+            session.run(&format!("UPDATE t SET v = {value} WHERE id = 1"))?;
+            self.acknowledged.store(value, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn read(&self, hint: &str, is_stale: impl Fn(u64, u64, u64) -> bool) -> Result<Seen, Box<dyn Error>> {
+        let mut session = Session::open(self.weir.addr(), &self.schema)?;
+        let (mut seen, mut last) = (Seen::default(), 0);
+        while !self.is_over.load(Ordering::SeqCst) {
+            let acknowledged = self.acknowledged.load(Ordering::SeqCst);
+            let rows = session.rows(&format!("{hint}SELECT v, ({WHERE}) FROM t WHERE id = 1"))?;
+            let row = rows.first().ok_or("the row is gone")?;
+            let value: u64 = row[0].parse()?;
+            seen.reads += 1;
+            *seen.by_node.entry(row[1].clone()).or_default() += 1;
+            if is_stale(value, acknowledged, last) {
+                seen.stale.push(format!("{value} on {}: acknowledged {acknowledged}, read {last}", row[1]));
+            }
+            last = last.max(value);
+        }
+        Ok(seen)
+    }
+}
+
+fn on_readers(seen: &Seen) -> CaseResult {
+    let on_writer = seen.by_node.get("n1").copied().unwrap_or(0);
+    ensure!(on_writer <= seen.reads / 2, "the readers were hardly used: {:?}", seen.by_node);
+    Ok(())
+}
+
+fn monotonic(env: &Env) -> CaseResult {
+    let seen = Counter::new(env, &[])?.run(6, "", |value, _, last| value < last)?;
+    ensure!(
+        seen.stale.is_empty(),
+        "{} of {} reads went back: {:?}",
+        seen.stale.len(),
+        seen.reads,
+        seen.stale
+    );
+    on_readers(&seen)
+}
+
+fn global(env: &Env) -> CaseResult {
+    let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
+    for (hint, columns) in [
+        ("/* weir_consistency=global */ ", &[][..]),
+        ("", &[("attributes", "{\"weir_consistency\": \"global\"}")][..]),
+    ] {
+        let seen = Counter::new(env, columns)?.run(4, hint, is_stale)?;
+        ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
+        on_readers(&seen)?;
+    }
+    Ok(())
+}
+
+fn strict(env: &Env) -> CaseResult {
+    let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
+    let seen = Counter::new(env, &[])?.run(4, "/* weir_consistency=strict */ ", is_stale)?;
+    ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
+    on_readers(&seen)
+}
+
+fn shares(env: &Env) -> CaseResult {
+    let weir = env.weir(|_| {})?;
+    let mut sessions = (0..20).map(|_| Session::open(weir.addr(), "test")).collect::<Result<Vec<_>, _>>()?;
+    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    for session in &mut sessions {
+        let node = session.value(WHERE)?;
+        *first.entry(node.clone()).or_default() += 1;
+        // It stays there: what it has seen is nowhere else for certain.
+        for _ in 0..5 {
+            let again = session.value(WHERE)?;
+            ensure!(again == node, "a session that read on {node} reads on {again}");
+        }
+    }
+    ensure!(first == BTreeMap::from([("n2".to_owned(), 10), ("n3".to_owned(), 10)]), "{first:?}");
+    Ok(())
+}
+
+fn standing_reader(env: &Env) -> CaseResult {
+    let counter = Counter::new(env, &[])?;
+    let mut session = Session::open(counter.weir.addr(), &counter.schema)?;
+    session.run("UPDATE t SET v = 1 WHERE id = 1")?;
+    // Nothing is applied there any more.
+    let mut holder = Session::open(env.cluster()?.node(2).addr(), "test")?;
+    holder.run("FLUSH TABLES WITH READ LOCK")?;
+    let mut longest = Duration::ZERO;
+    let outcome: CaseResult = (2..12).try_for_each(|value| {
+        session.run(&format!("UPDATE t SET v = {value} WHERE id = 1"))?;
+        let begun = Instant::now();
+        let rows = session.rows(&format!("SELECT v, ({WHERE}) FROM t WHERE id = 1"))?;
+        longest = longest.max(begun.elapsed());
+        ensure!(rows[0][0] == value.to_string() && rows[0][1] != "n2", "{value} was written, read {rows:?}");
+        Ok(())
+    });
+    holder.run("UNLOCK TABLES")?;
+    outcome?;
+    ensure!(longest < Duration::from_secs(1), "a read took {longest:?}");
+    let admin = Admin::at(counter.admin);
+    let counted = admin.run("SELECT at_once + waited + on_writer + timed_out FROM stats_weir_reads")?;
+    ensure!(counted.iter().any(|row| row.parse::<u64>().is_ok_and(|reads| reads >= 10)), "{counted:?}");
+    let checked =
+        admin.run("SELECT hostname FROM stats_weir_coverage WHERE checks > 0 AND unchecked = ''")?;
+    ensure!(checked.len() >= 2, "{checked:?}");
+    Ok(())
+}
