@@ -57,6 +57,7 @@ mod session_state;
 mod several;
 mod several_weirs;
 mod silent;
+mod split_brain;
 mod splitting;
 mod startup;
 mod statistics;
@@ -128,6 +129,7 @@ fn cases() -> Vec<Case> {
         several_weirs::trials(),
         silent::trials(),
         session_state::trials(),
+        split_brain::trials(),
         splitting::trials(),
         startup::trials(),
         statistics::trials(),
