@@ -67,6 +67,7 @@ mod switchover;
 mod takeover;
 mod terminal;
 mod tracking;
+mod two_clusters;
 mod vanish;
 mod wire;
 
@@ -139,6 +140,7 @@ fn cases() -> Vec<Case> {
         takeover::trials(),
         terminal::trials(),
         tracking::trials(),
+        two_clusters::trials(),
         vanish::trials(),
         wire::trials(),
     ]
