@@ -62,6 +62,7 @@ pub(crate) fn decide(
         hold: None,
         held_up: Vec::new(),
         split_since: None,
+        apart: Vec::new(),
     };
     cluster.learn_epoch(health);
     cluster.drop_other_histories();
@@ -79,6 +80,7 @@ pub(crate) fn decide(
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
     group.split_since = cluster.split_since;
+    group.apart.clone_from(&cluster.apart);
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
     places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
@@ -147,6 +149,8 @@ struct Cluster<'a> {
     held_up: Vec<(Endpoint, Millis)>,
     /// Since when two components exclude each other.
     split_since: Option<Millis>,
+    /// Nodes of a component that does not count.
+    apart: Vec<Endpoint>,
 }
 
 impl<'a> Cluster<'a> {

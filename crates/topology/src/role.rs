@@ -134,6 +134,8 @@ pub struct Group {
     pub replaced: Vec<Endpoint>,
     /// Since when two components of a Galera cluster both call themselves Primary.
     pub split_since: Option<Millis>,
+    /// Galera: nodes that are Primary in a component that does not count.
+    pub apart: Vec<Endpoint>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
