@@ -1,5 +1,6 @@
 //! Checks the documentation: every link leads to a file and a heading that exist, the guide's index has every page, and
-//! the paths and names that the pages for developers give are in the repository.
+//! the paths and names that the pages for developers give are in the repository; and that the modules' descriptions
+//! begin with what a module does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -203,6 +204,52 @@ fn paths_and_names_in_the_pages_for_developers_exist() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(seen > 300, "only {seen} paths and names were found");
+}
+
+/// Words that end as verbs in the third person do, and are none.
+const NO_VERBS: &str = "Addresses Always Asynchronous Bytes Clients Clusters Columns Commands Components Connections \
+    Counters Cursors Defaults Diagnostics Errors Events Facts Listeners Logins Messages Nodes Options Parts \
+    Programs Properties Queries Rights Roles Rows Scenarios Servers Sessions Statements Status Tables This \
+    Threads Timers Types Users Values Variables Warnings Weirs Whereas Words Workers";
+
+/// Whether a module's description begins with what the module does.
+fn begins_with_verb(first_line: &str) -> bool {
+    let word = first_line.split([' ', ',']).next().unwrap_or_default();
+    let is_word =
+        word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphabetic());
+    is_word && word.ends_with('s') && NO_VERBS.split_whitespace().all(|noun| noun != word)
+}
+
+#[test]
+fn every_module_begins_with_what_it_does() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for file in files(&["crates"], &["rs"]) {
+        if file.components().nth(2).is_none_or(|folder| folder.as_os_str() != "src") {
+            continue;
+        }
+        seen += 1;
+        let text = read(&file);
+        let first = text.lines().find_map(|line| line.strip_prefix("//!")).unwrap_or_default().trim();
+        if !begins_with_verb(first) {
+            faults.push(format!("{}: {first:?}", file.display()));
+        }
+    }
+    assert!(faults.is_empty(), "no verb (\"Chooses the server for a statement.\"):\n{}", faults.join("\n"));
+    assert!(seen > 500, "only {seen} modules were found");
+}
+
+#[test]
+fn verbs_are_told_from_nouns() {
+    let told = [
+        "Chooses, when due, the server.",
+        "Which server?",
+        "Servers of a group.",
+        "COM_QUERY",
+        "A server",
+        "",
+    ]
+    .map(begins_with_verb);
+    assert_eq!(told, [true, false, false, false, false, false]);
 }
 
 #[test]

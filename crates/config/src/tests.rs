@@ -1,4 +1,4 @@
-//! The faults a user can make, each with the exact message; and what a correct file becomes.
+//! Checks the faults a user can make, each with the exact message; and what a correct file becomes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets and the corpus test run: a worker whose client, or whose server, says anything. A broken
+//! Runs what the fuzz targets and the corpus test need: a worker whose client, or whose server, says anything. A broken
 //! rule panics, and so does nothing else.
 
 mod detour;

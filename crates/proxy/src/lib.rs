@@ -1,4 +1,5 @@
-//! The data plane: workers that own their clients, their connections to servers and nothing in common.
+//! Moves statements between clients and servers, on workers that own their clients, their connections to servers and
+//! nothing in common.
 //!
 //! [`worker::Worker`] is a worker as a state machine without I/O; [`io`] gives it sockets and a clock;
 //! [`service::Service`] is all of them. What they know of configuration and topology is a

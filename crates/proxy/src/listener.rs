@@ -1,4 +1,4 @@
-//! Listening sockets and who comes in by them.
+//! Opens listening sockets, and tells which listener a client came in by.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

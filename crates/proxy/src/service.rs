@@ -1,4 +1,4 @@
-//! The data plane as a whole: its listeners and its workers' threads.
+//! Starts and stops the data plane: its listeners and its workers' threads.
 
 use std::io;
 use std::sync::Arc;

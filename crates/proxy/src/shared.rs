@@ -1,4 +1,4 @@
-//! What the workers share: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
+//! Connects the workers: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
 //! statement.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What the workers know of configuration and topology: immutable, swapped whole.
+//! Holds what the workers know of configuration and topology: immutable, swapped whole.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;

@@ -1,3 +1,5 @@
+//! Checks how commands are read.
+
 use proptest::prelude::*;
 use weir_protocol::error;
 use weir_store::Module;

@@ -1,4 +1,4 @@
-//! Does LOAD and SAVE: rows between memory, runtime, disk and the file.
+//! Runs LOAD and SAVE: rows between memory, runtime, disk and the file.
 
 use weir_config::ConfigError;
 use weir_store::{Layer, Loaded, Module, Store, StoreError};

@@ -1,5 +1,5 @@
-//! Rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a correct
-//! row becomes.
+//! Checks rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a
+//! correct row becomes.
 
 use weir_routing::{FlagWeight, HintOrder, Multiplex};
 

@@ -1,4 +1,4 @@
-//! Users.
+//! Checks users.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A session's conditions (errors, warnings, notes) as they were saved, and what servers make of them in another
-//! `character_set_results`.
+//! Keeps a session's saved conditions (errors, warnings, notes), and shows them in another `character_set_results` as
+//! servers would.
 //!
 //! Rows of SHOW WARNINGS are kept in the bytes in which they came. Under the same character set they are shown as they
 //! are. Under another one they are converted, if nothing can get lost: what a character set lacks a server has replaced

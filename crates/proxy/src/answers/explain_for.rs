@@ -1,5 +1,5 @@
-//! EXPLAIN FOR CONNECTION, SHOW EXPLAIN FOR, SHOW ANALYZE FOR: the plan of what another session runs. A client names it by
-//! Weir's connection id, its server by the server's.
+//! Answers EXPLAIN FOR CONNECTION, SHOW EXPLAIN FOR and SHOW ANALYZE FOR, the plan of what another session runs. A
+//! client names that session by Weir's connection id, its server by the server's.
 
 use weir_protocol::error::{self, ServerError};
 use weir_sql::Kind;

@@ -1,5 +1,5 @@
-//! GET DIAGNOSTICS of a session whose connection went to another one: its variables are set from the copy of the
-//! warnings that was made.
+//! Answers GET DIAGNOSTICS for a session whose connection went to another one: sets its variables from the saved copy
+//! of the warnings.
 //!
 //! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
 //! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.

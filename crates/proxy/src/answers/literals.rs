@@ -1,5 +1,5 @@
-//! Values in the place of functions and variables that only Weir knows, written so that they have the types which servers
-//! give to those: CREATE TABLE ... SELECT makes the same columns of them, and drivers see the same metadata.
+//! Writes values in the place of functions and variables that only Weir knows, so that they have the types which
+//! servers give to those: CREATE TABLE ... SELECT makes the same columns of them, and drivers see the same metadata.
 //!
 //! Seen on MariaDB 10.11, where a number's type follows from its digits, and on MySQL 9.7. What differs: sums with ROW_COUNT()
 //! and FOUND_ROWS() are one digit longer on MariaDB.

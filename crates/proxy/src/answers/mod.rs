@@ -1,4 +1,4 @@
-//! Statements that Weir answers itself, or puts what it knows into.
+//! Answers statements that need no server, and puts what only Weir knows into others.
 
 pub(crate) mod conditions;
 pub(crate) mod explain_for;

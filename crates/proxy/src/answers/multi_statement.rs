@@ -1,4 +1,4 @@
-//! Several statements in one text: what the later ones ask for is what the earlier ones have left, and only the
+//! Handles several statements in one text: the later ones ask for what the earlier ones have left, and only the
 //! connection knows that.
 
 use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};

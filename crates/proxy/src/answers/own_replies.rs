@@ -1,5 +1,5 @@
-//! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
-//! id, counts of its last statement, its saved warnings, KILL.
+//! Answers statements itself, or changes them for the server: the client's session tracking, its connection id, counts
+//! of its last statement, its saved warnings, KILL.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The text of a prepared statement with the parameters of one execution in it.
+//! Writes the text of a prepared statement with the parameters of one execution in it.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtExecute;

@@ -1,4 +1,4 @@
-//! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
+//! Answers SHOW WARNINGS and its likes from the saved copy, for a session whose connection went to another one.
 
 use weir_protocol::charset::Encoding;
 use weir_protocol::error::ServerError;

@@ -1,4 +1,4 @@
-//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's.
+//! Answers `SET session_track_...` for a client. The statement never reaches a server, where tracking is Weir's.
 //!
 //! ```text
 //! parts ──► Values ──► Names ──► the rest of the list ──► OK

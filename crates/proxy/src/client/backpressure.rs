@@ -1,4 +1,4 @@
-//! Clients that are slower than their servers.
+//! Slows servers down for clients that read more slowly than they send.
 
 use crate::context::Context;
 use crate::outbox::BACKLOG_HIGH_BYTES;

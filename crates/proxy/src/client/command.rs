@@ -1,4 +1,4 @@
-//! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
+//! Takes clients' commands apart: what each of them is, and whether Weir answers itself or a server has to.
 
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;

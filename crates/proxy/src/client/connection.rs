@@ -1,4 +1,4 @@
-//! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
+//! Handles a client's connection: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
 use weir_protocol::error::{self, ServerError};
 use weir_query_log::AuditKind;

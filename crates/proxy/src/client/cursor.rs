@@ -1,4 +1,4 @@
-//! Cursors: an execution that leaves its rows at the server, COM_STMT_FETCH, and COM_STMT_RESET.
+//! Serves cursors: an execution that leaves its rows at the server, COM_STMT_FETCH, and COM_STMT_RESET.
 //!
 //! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
 //! was sent, or the statement is executed again, reset or closed.

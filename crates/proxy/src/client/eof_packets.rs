@@ -1,4 +1,4 @@
-//! The two EOF packets of a result, for clients without DEPRECATE_EOF.
+//! Writes the two EOF packets of a result, for clients without DEPRECATE_EOF.
 //!
 //! Servers are always spoken to with it: only so does the end of a result report what the statement has changed. (In an
 //! EOF MySQL 9.7 does not even say that something has changed, and the next OK reports it, which may be another session's;

@@ -1,4 +1,4 @@
-//! LOAD DATA LOCAL: the server asks for a file, and the client's packets go to it as they come.
+//! Relays LOAD DATA LOCAL: the server asks for a file, and the client's packets go to it as they come.
 //!
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query_response_local_infile_request.html>)
 //! The file is as many packets as the client likes, and an empty one is its end, also where the client has no file.

@@ -1,4 +1,4 @@
-//! Logins of clients.
+//! Logs clients in.
 
 use std::sync::atomic::Ordering;
 

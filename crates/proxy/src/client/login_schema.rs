@@ -1,4 +1,4 @@
-//! A login into a schema that does not exist fails, as at a server (1049, 1044 without the right to it).
+//! Refuses a login into a schema that does not exist, as a server does (1049, 1044 without the right to it).
 //!
 //! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
 //! schemas each user has come.

@@ -1,4 +1,4 @@
-//! COM_STMT_SEND_LONG_DATA: values of parameters that come ahead of the execution that uses them.
+//! Takes COM_STMT_SEND_LONG_DATA: values of parameters that come ahead of the execution that uses them.
 //!
 //! The command is not answered, whatever becomes of it: errors appear at the execution. What comes is kept, and sent
 //! in front of the execution to whichever connection runs it. What is too much to be kept goes to a connection as it

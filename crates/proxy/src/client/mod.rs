@@ -1,4 +1,4 @@
-//! Clients: their logins, their commands, the replies that Weir gives itself, and how they go.
+//! Serves clients: their logins, their commands, the replies that Weir gives itself, and how they go.
 
 pub(crate) mod backpressure;
 pub(crate) mod command;

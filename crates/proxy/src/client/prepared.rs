@@ -1,4 +1,4 @@
-//! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
+//! Handles prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtExecute};

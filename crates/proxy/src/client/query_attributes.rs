@@ -1,4 +1,4 @@
-//! Query attributes: what clients with QUERY_ATTRIBUTES send beside the text of a COM_QUERY.
+//! Handles query attributes, which clients with QUERY_ATTRIBUTES send beside the text of a COM_QUERY.
 //!
 //! A session that has the capability runs on connections that have it (see [`crate::pool::identity::IDENTITY_CAPABILITIES`]), so a
 //! COM_STMT_EXECUTE passes as it is. Of a COM_QUERY all else looks at the text only: the attributes are taken out of the command

@@ -1,5 +1,5 @@
-//! Commands that clients seldom send: what Weir answers itself, what one server is asked, and what is refused in a
-//! server's own way.
+//! Handles commands that clients rarely send: what Weir answers itself, what one server is asked, and what is refused
+//! in a server's own way.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Refused logins in Weir's own log. Whoever knows the address can have logins refused as fast as the network is, so
-//! that the log has some of them, and how many more there were.
+//! Logs refused logins. Whoever knows the address can have logins refused as fast as the network is, so the log names
+//! some of them, and how many more there were.
 
 use weir_protocol::error::ServerError;
 use weir_session::login::Refusal;

@@ -1,4 +1,4 @@
-//! OKs and errors of Weir's own.
+//! Sends OKs and errors of Weir's own.
 
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame;

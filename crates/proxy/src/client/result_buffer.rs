@@ -1,5 +1,5 @@
-//! Small results of reads that are held back until they are complete: when their server dies in the middle, the client has
-//! not seen a byte, and the read is run again on another server.
+//! Buffers small results of reads until they are complete: when their server dies in the middle, the client has not
+//! seen a byte, and the read is run again on another server.
 //!
 //! The bytes wait where they would have waited anyway, in the client's output buffer: nothing is copied, and a result
 //! that comes in one piece leaves with the same write as without.

@@ -1,4 +1,4 @@
-//! Commands too long to be kept: their first part is looked at and kept until a server takes them, the rest
+//! Streams commands too long to be kept: their first part is looked at and kept until a server takes them, the rest
 //! flows through as it comes.
 
 use weir_protocol::command::Command;

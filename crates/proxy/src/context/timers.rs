@@ -1,4 +1,4 @@
-//! When what is due: a line for each kind of time limit.
+//! Keeps what is due when: a line for each kind of time limit.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,4 +1,4 @@
-//! The driver that works everywhere: edge-triggered epoll. All bytes that a batch of events has produced for a
+//! Drives sockets by edge-triggered epoll, which works everywhere. All bytes that a batch of events has produced for a
 //! socket leave in one write at the end of the batch.
 
 use std::io;

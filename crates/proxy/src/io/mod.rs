@@ -1,4 +1,4 @@
-//! I/O drivers: they move bytes between sockets and a [`crate::worker::Worker`] and carry out its orders.
+//! Moves bytes between sockets and a [`crate::worker::Worker`], and carries out its orders.
 
 pub mod epoll;
 mod lobby;

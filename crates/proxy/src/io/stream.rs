@@ -1,4 +1,4 @@
-//! A connected socket, TCP or Unix: one type for both, for all that is done to them is the same.
+//! Wraps a connected socket, TCP or Unix: one type for both, for all that is done to them is the same.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

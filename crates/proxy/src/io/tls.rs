@@ -1,4 +1,4 @@
-//! A socket's bytes as they are, or inside TLS.
+//! Passes a socket's bytes as they are, or inside TLS.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The driver for kernels that allow io_uring: what a batch of completions has produced for all sockets is handed over
-//! in one system call, which also waits for the next batch.
+//! Drives sockets by io_uring, on kernels that allow it: what a batch of completions has produced for all sockets is
+//! handed over in one system call, which also waits for the next batch.
 //!
 //! Bytes in clear are received and sent by the ring. TLS needs the bytes in between, so its sockets are watched, and
 //! read and written as with epoll.

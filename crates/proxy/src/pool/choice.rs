@@ -1,4 +1,4 @@
-//! Which server, among those that may serve a statement.
+//! Chooses the server for a statement, among those that may serve it.
 
 use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};

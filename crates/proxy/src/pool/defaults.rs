@@ -1,4 +1,4 @@
-//! Defaults: what a fresh connection begins with, and a session for as long as it lives.
+//! Learns the defaults with which a fresh connection begins, and which a session keeps for as long as it lives.
 
 use std::rc::Rc;
 use std::sync::Arc;

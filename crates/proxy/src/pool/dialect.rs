@@ -1,4 +1,4 @@
-//! As which servers a session's statements are read.
+//! Decides as which server's dialect a session's statements are read.
 //!
 //! MariaDB and MySQL, and their releases, read the same bytes differently: executable comments, and which functions are
 //! theirs. What counts is the servers that may get a statement, which their greetings tell, not the version that clients

@@ -1,4 +1,4 @@
-//! KILLs on their way to servers.
+//! Tracks KILLs on their way to servers.
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;

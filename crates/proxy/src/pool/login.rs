@@ -1,4 +1,4 @@
-//! Logins at servers, and what all of them agree on.
+//! Logs in at servers, and keeps what all of them agree on.
 
 use std::rc::Rc;
 

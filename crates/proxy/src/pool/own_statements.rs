@@ -1,4 +1,4 @@
-//! Replies to Weir's own statements on connections that no session has.
+//! Takes replies to Weir's own statements on connections that no session holds.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::ok::OkPacket;

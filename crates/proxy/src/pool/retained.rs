@@ -1,4 +1,5 @@
-//! What idle connections still know of sessions that have left them: see [`crate::statement::diagnostics::retained`].
+//! Tracks which idle connections still hold diagnostics of sessions that have left them: see
+//! [`crate::statement::diagnostics::retained`].
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;

@@ -1,4 +1,4 @@
-//! Making a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
+//! Makes a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
 
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::defaults::Defaults;

@@ -1,4 +1,5 @@
-//! Connections for those who wait: dials, hand-overs between users, and what becomes of a connection that nobody holds.
+//! Supplies connections to those who wait: dials, hands over between users, and decides what becomes of a connection
+//! that nobody holds.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the supply of connections means for sessions. [`crate::pool::pools::Pools`] knows who waits and for what, but no session: it leaves
-//! word here, and the worker, who has them, carries it out.
+//! Passes on what the supply of connections means for sessions. [`crate::pool::pools::Pools`] knows who waits and for
+//! what, but no session: it leaves word here, and the worker, who has them, carries it out.
 //!
 //! - [`News`] are about diagnostics that only a connection knew. A session hears them before it does anything further.
 //! - [`Turn`]s are taken when the event is dealt with that has brought them about, one after the other, so that a

@@ -1,4 +1,4 @@
-//! Connections that nobody has prove that they are as a login leaves them: see [`crate::server::verify`].
+//! Has connections that nobody holds prove that they are as a login leaves them: see [`crate::server::verify`].
 
 use crate::context::Context;
 use crate::context::keys::ConnectionKey;

@@ -1,4 +1,4 @@
-//! Sessions that wait for a server: how many may, and for how long.
+//! Lines up the sessions that wait for a server, and limits how many may, and for how long.
 
 use std::collections::VecDeque;
 

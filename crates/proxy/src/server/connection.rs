@@ -1,4 +1,4 @@
-//! A connection to a server, what it owes, and what it knows of the sessions that have had it.
+//! Holds a connection to a server: its state, the replies it owes, and what it knows of the sessions that have had it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

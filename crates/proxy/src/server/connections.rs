@@ -1,4 +1,4 @@
-//! All connections of a worker.
+//! Holds all connections of a worker.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,4 +1,4 @@
-//! Errors of servers that mean more than a statement's failure.
+//! Recognises errors of servers that mean more than a statement's failure.
 
 use weir_protocol::error;
 

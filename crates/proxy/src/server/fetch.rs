@@ -1,4 +1,4 @@
-//! What a connection is asked of the diagnostics of a session that has left it.
+//! Asks a connection for the diagnostics of a session that has left it.
 
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;

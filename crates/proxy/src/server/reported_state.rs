@@ -1,4 +1,5 @@
-//! Explain or expel: whether the text of a statement explains what its reply reports of the session's state.
+//! Checks whether the text of a statement explains the state changes that its reply reports; if not, the connection is
+//! not given to another session.
 //!
 //! A connection may go to another session only if every change since its state was last known is explained, or has been
 //! asked for, or has been wiped. What a trigger or a function behind a view does is in no text, and a server reports it

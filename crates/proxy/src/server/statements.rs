@@ -1,4 +1,4 @@
-//! The prepared statements of a connection.
+//! Keeps the prepared statements of a connection.
 
 use std::rc::Rc;
 

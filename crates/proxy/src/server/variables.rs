@@ -1,4 +1,4 @@
-//! Variables that servers report, and what they mean to Weir.
+//! Reads the variables that servers report, and says what they mean to Weir.
 
 /// What a reported variable means for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

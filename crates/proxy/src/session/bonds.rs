@@ -1,4 +1,4 @@
-//! What holds a session to its servers, and what it has to see there.
+//! Records what holds a session to its servers, and which writes it has to see there.
 
 use std::rc::Rc;
 

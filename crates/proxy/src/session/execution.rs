@@ -1,4 +1,4 @@
-//! What a session runs: the command, what it was sent as, how often it was tried, what has come of it.
+//! Holds what a session runs: the command, what it was sent as, how often it was tried, what has come of it.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A session and its parts, and what they tell of themselves: nothing here knows a server, nor sends anything.
+//! Holds a session and its parts. Nothing here knows a server, nor sends anything.
 
 use std::rc::Rc;
 use std::sync::Arc;

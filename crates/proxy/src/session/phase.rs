@@ -1,4 +1,4 @@
-//! Where a session stands.
+//! Says where a session stands: idle, waiting, running, closing.
 
 use weir_session::login::ClientLogin;
 

@@ -1,4 +1,4 @@
-//! Status flags: what servers report of a session, and what Weir's own replies say.
+//! Keeps a session's status flags: those that servers report, and those of Weir's own replies.
 
 use weir_protocol::status::StatusFlags;
 use weir_session::pin::Pins;

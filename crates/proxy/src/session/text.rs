@@ -1,5 +1,6 @@
-//! The text of a session's statement, and what it tells by itself. What clients with QUERY_ATTRIBUTES send beside it is taken out of the
-//! command when that begins, and goes in front of the text again when it is sent: see `client::query_attributes`.
+//! Holds the text of a session's statement, and what follows from the text alone. What clients with QUERY_ATTRIBUTES
+//! send beside it is taken out of the command when that begins, and goes in front of the text again when it is sent:
+//! see `client::query_attributes`.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes};

@@ -1,4 +1,4 @@
-//! The state in which a session's statements run, and how they are read in it.
+//! Tracks the state in which a session's statements run, and how their texts are read in it.
 
 use std::borrow::Cow;
 use std::rc::Rc;

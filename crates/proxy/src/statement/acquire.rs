@@ -1,4 +1,4 @@
-//! From a planned statement to a lease: which hostgroup, which server, which connection.
+//! Gets a lease for a planned statement: which hostgroup, which server, which connection.
 
 use crate::context::Context;
 use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};

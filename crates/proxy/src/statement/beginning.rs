@@ -1,4 +1,4 @@
-//! A session begins, at its login or anew.
+//! Begins a session, at its login or anew.
 
 use std::rc::Rc;
 

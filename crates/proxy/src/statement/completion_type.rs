@@ -1,4 +1,4 @@
-//! completion_type: what COMMIT and ROLLBACK do beyond that.
+//! Handles completion_type: what COMMIT and ROLLBACK do beyond that.
 //!
 //! With RELEASE the server closes the connection behind its reply, without a word of it in the text. Such a connection is
 //! not to go to another session. CHAIN shows in the status flags, as COMMIT AND CHAIN does.

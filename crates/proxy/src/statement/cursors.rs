@@ -1,4 +1,4 @@
-//! What prepared statements and cursors leave at a server.
+//! Tracks what prepared statements and cursors leave at a server.
 
 use weir_protocol::error;
 use weir_session::pin::Pins;

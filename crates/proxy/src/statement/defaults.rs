@@ -1,4 +1,4 @@
-//! What a session has begun with, and whether a connection suits it.
+//! Remembers the defaults with which a session has begun, and whether a connection suits it.
 
 use std::rc::Rc;
 

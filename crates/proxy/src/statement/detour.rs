@@ -1,4 +1,4 @@
-//! A lease that is put aside: while a session has a connection that it must come back to, one sure read runs elsewhere.
+//! Runs one sure read on another connection, while the session keeps the lease that it must come back to.
 //!
 //! That is how `transaction_persistent = 0` and hostgroups with `multiplex = 0` let a query rule send single statements
 //! to another hostgroup. For the time of the read the session looks as if it had no lease and no pins, so that whatever

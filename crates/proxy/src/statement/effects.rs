@@ -1,4 +1,4 @@
-//! What a statement has left in its session, by its text and by how it ended.
+//! Applies what a statement has left in its session, by its text and by how it ended.
 
 use weir_protocol::error::PARSE_ERROR;
 use weir_protocol::frame;

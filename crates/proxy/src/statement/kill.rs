@@ -1,4 +1,4 @@
-//! Statements that are killed, or whose time is up.
+//! Ends statements that are killed, or whose time is up.
 
 use weir_protocol::error;
 use weir_sql::KillTarget;

@@ -1,4 +1,4 @@
-//! How leases end: a session leaves its connection, which goes to the next as it is, is made fit for it, or is closed.
+//! Ends leases: a session leaves its connection, which goes to the next as it is, is made fit for it, or is closed.
 
 use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;

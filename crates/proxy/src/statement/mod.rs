@@ -1,4 +1,5 @@
-//! The way of one statement: where it goes, the connection it gets, what goes out in front of it, its reply, its end.
+//! Takes one statement on its way: where it goes, the connection it gets, what goes out in front of it, its reply, its
+//! end.
 
 pub(crate) mod acquire;
 pub(crate) mod beginning;

@@ -1,4 +1,4 @@
-//! Sessions that leave their server with what they have there: when it has no part in their hostgroup any more, or is to
+//! Moves sessions off their server with what they have there: when it has no part in their hostgroup any more, or is to
 //! have none (a switchover, a drain, a failover).
 //!
 //! What lives on the connection is read between two statements, while no command of the session's is taken up, and set on

@@ -1,4 +1,4 @@
-//! Replies to statements of Weir's own: what they mean for the connection, and for the session that has it.
+//! Takes replies to Weir's own statements: what they mean for the connection, and for the session that has it.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::ok::OkPacket;

@@ -1,4 +1,4 @@
-//! Making a lease ready for a statement, and sending it.
+//! Prepares a leased connection for a statement, and sends it.
 
 use std::rc::Rc;
 

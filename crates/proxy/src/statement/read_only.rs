@@ -1,4 +1,4 @@
-//! Read-only transactions: a reader may have them as a whole.
+//! Keeps a read-only transaction on one server, which may be a reader.
 //!
 //! All of such a transaction runs on the server where it began, which refuses writes in it (1792). But MariaDB ends it,
 //! as any transaction, with a statement that commits implicitly, and runs that: DDL, BEGIN, LOCK TABLES and the like.

@@ -1,5 +1,5 @@
-//! The reply of a session's own statement on its way to the client: what passes untouched, what is read, and
-//! what is changed for this client.
+//! Relays the reply of a session's own statement to the client: what passes untouched, what is read, and what is
+//! changed for this client.
 
 use std::borrow::Cow;
 

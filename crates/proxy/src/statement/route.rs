@@ -1,4 +1,4 @@
-//! What the query rules and a statement's own hints say of it, before anything else is done with it.
+//! Routes a statement by the query rules and its own hints, before anything else is done with it.
 
 use std::rc::Rc;
 use std::sync::Arc;

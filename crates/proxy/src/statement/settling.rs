@@ -1,4 +1,4 @@
-//! What the server is asked behind a statement, because its reply did not tell.
+//! Asks the server, behind a statement, for what its reply did not tell.
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;

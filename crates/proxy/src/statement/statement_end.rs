@@ -1,4 +1,4 @@
-//! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
+//! Ends a statement: what it has left behind, what has to be asked for, and whether the lease may go.
 
 use weir_session::pin::Pins;
 use weir_sql::Kind;

@@ -1,4 +1,4 @@
-//! Sessions that wait for a server, and how long.
+//! Limits how long sessions wait for a server.
 
 use weir_protocol::error::ServerError;
 

@@ -1,4 +1,4 @@
-//! A session at work.
+//! Lends a session at work what it needs: the session itself, the connections and the context.
 
 use crate::context::Context;
 use crate::pool::pools::Pools;

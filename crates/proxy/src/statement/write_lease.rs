@@ -1,4 +1,4 @@
-//! Writes wait while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
+//! Holds writes while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
 //! agree on that for a time, the lease, which the monitor extends.
 //!
 //! What may have effects and is on its way when the lease lapses is not to arrive later, when others may have another

@@ -1,4 +1,4 @@
-//! Statements by kind.
+//! Counts statements by kind.
 
 use weir_sql::Kind;
 

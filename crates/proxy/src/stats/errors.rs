@@ -1,4 +1,4 @@
-//! Errors that servers have answered statements with.
+//! Counts the errors with which servers have answered statements.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A worker's report of its statistics: plain copies, for whoever sums them.
+//! Reports a worker's statistics: plain copies, for whoever sums them.
 
 use std::sync::Arc;
 

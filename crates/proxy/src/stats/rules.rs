@@ -1,4 +1,4 @@
-//! Statements by the query rule that had the last word on them.
+//! Counts statements by the query rule that decided last.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,4 @@
-//! Clients come and go.
+//! Accepts clients, and closes their sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Sessions whose clients have been silent for too long.
+//! Closes sessions whose clients have been silent for too long.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;

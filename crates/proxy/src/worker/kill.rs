@@ -1,4 +1,4 @@
-//! KILL: of statements whose client is gone or whose time is up, and of sessions by other clients.
+//! Carries out KILL: of statements whose client is gone or whose time is up, and of sessions by other clients.
 //!
 //! A KILL names a server's thread, and by the time it arrives the thread may run something else. So a connection
 //! with a KILL under way is fenced: it runs nothing further until the server has confirmed the KILL.

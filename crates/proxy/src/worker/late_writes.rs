@@ -1,4 +1,4 @@
-//! What is on its way to servers whose lease has lapsed: see [`crate::statement::write_lease`].
+//! Stops writes that are on their way to a server whose lease has lapsed: see [`crate::statement::write_lease`].
 
 use std::time::Duration;
 

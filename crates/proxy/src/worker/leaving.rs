@@ -1,6 +1,6 @@
-//! Who still has a server that is to be left: a planned change of the writer waits until nobody may write to the old one
-//! any more, and a server that leaves is left when its grace is over: by idle sessions, and by reads, with which nothing
-//! is lost. What may have an effect comes to its end.
+//! Tells who still uses a server that is to be left, and moves them off: a planned change of the writer waits until
+//! nobody may write to the old one any more, and a server that leaves is left when its grace is over: by idle sessions,
+//! and by reads, with which nothing is lost. What may have an effect comes to its end.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Looking after connections and transactions, once a second: idle connections that need a ping, are too many or too
-//! old, connections opened in advance, transactions that take too long.
+//! Looks after connections and transactions once a second: idle connections that need a ping, are too many or too old,
+//! connections opened in advance, transactions that take too long.
 
 use weir_session::pin::Pins;
 

@@ -1,4 +1,4 @@
-//! A worker without I/O: all its sessions, backend connections and pools as one state machine.
+//! Runs all sessions, server connections and pools of a worker as one state machine without I/O.
 //!
 //! The driver hands in events ([`Worker::accept`], [`Worker::data`], [`Worker::connected`], [`Worker::closed`],
 //! [`Worker::drained`], [`Worker::message`], [`Worker::tick`]) with the time, and afterwards empties [`Worker::out`].

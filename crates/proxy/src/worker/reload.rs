@@ -1,4 +1,4 @@
-//! New configuration and roles.
+//! Applies a new configuration and new roles to a running worker.
 
 use std::sync::Arc;
 

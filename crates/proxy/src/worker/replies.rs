@@ -1,4 +1,4 @@
-//! Bytes from servers: whose they are, and what they answer.
+//! Takes bytes from servers to what they answer: a session's statement, or one of Weir's own.
 
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};

@@ -1,4 +1,4 @@
-//! What a worker tells of itself: copies of what it has counted, and of what it has now.
+//! Reports on a worker: copies of what it has counted, and of what it has now.
 
 use std::collections::HashMap;
 

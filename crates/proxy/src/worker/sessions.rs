@@ -1,4 +1,4 @@
-//! A worker's sessions.
+//! Holds a worker's sessions.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Everything that happens because time has passed. No session has a timer of its own while it is idle, nor while its
-//! statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
+//! Does everything that happens because time has passed. No session has a timer of its own while it is idle, nor while
+//! its statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
 //! connections are looked over.
 
 use crate::context::keys::Nanos;

@@ -1,4 +1,4 @@
-//! Sessions get their turns: those who have waited, those of whom there is news, those whose connection goes on.
+//! Gives sessions their turns: those who have waited, those of whom there is news, those whose connection goes on.
 
 use crate::context::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;

@@ -1,4 +1,4 @@
-//! Components that both call themselves Primary, and views whose members don't tell their addresses.
+//! Tests components that both call themselves Primary, and views whose members don't tell their addresses.
 
 use super::*;
 

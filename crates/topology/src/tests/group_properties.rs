@@ -1,4 +1,4 @@
-//! Properties that hold for every group and every source with its replicas, whatever they say.
+//! Checks properties that hold for every group and every source with its replicas, whatever they say.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Asynchronous replication: read_only, lag, and what is left to others.
+//! Tests asynchronous replication: read_only, lag, and what is left to others.
 
 use super::*;
 

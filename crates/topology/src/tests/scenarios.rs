@@ -1,4 +1,4 @@
-//! Scenarios over time: failover, hysteresis, components, returns.
+//! Plays scenarios over time: failover, hysteresis, components, returns.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whole worlds around the real decision, in virtual time: servers that die, hang, are cut off, join and are set up
+//! Runs whole worlds around the real decision, in virtual time: servers that die, hang, are cut off, join and are set up
 //! wrongly, a network that loses and delays, and one to three Weirs with clocks of their own. What a Weir decides is
 //! decided by [`weir_topology::roles`] itself; the rest of the world is modelled. After every step the rules of the
 //! crate are looked at from outside, knowing the truth.

@@ -1,5 +1,5 @@
-//! Rights to open connections between workers: a server's max_connections is one number for all of them, and who has
-//! none left asks the others.
+//! Shares the right to open connections between workers: a server's max_connections is one number for all of them, and
+//! who has none left asks the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! FOUND_ROWS(): what a session's statement makes of it, and that a statement which may leave it as it is finds the
-//! session's own number on its connection.
+//! Keeps FOUND_ROWS() the session's own: what a statement makes of it, and that a statement which may leave it as it is
+//! finds the session's number on its connection.
 //!
 //! Seen on MariaDB 10.11 and MySQL 9.7: every query sets it, also one inside another statement or a routine; other
 //! statements leave it alone, results or not. Only for plain queries it follows from the rows that were sent.

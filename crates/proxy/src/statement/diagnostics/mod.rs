@@ -1,4 +1,4 @@
-//! What only a connection still knows of a session.
+//! Manages what only a connection still knows of a session.
 
 pub(crate) mod found_rows;
 pub(crate) mod news;

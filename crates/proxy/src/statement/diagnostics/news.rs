@@ -1,4 +1,4 @@
-//! What a session hears of its diagnostics that only a connection knew.
+//! Tells a session news of its diagnostics that only a connection knew.
 
 use crate::context::Context;
 use crate::pool::turns::News;

@@ -1,7 +1,7 @@
-//! What a statement finds on its connection of the past: the conditions (errors, warnings, notes) and ROW_COUNT() of the
-//! statement before. They are its session's own, or none. Plain texts have Weir's knowledge put into them, or are
-//! answered from it; this is about those for which that is not enough: executions of prepared statements, and code
-//! whose text nobody sees. (FOUND_ROWS() and LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
+//! Gives a statement the conditions (errors, warnings, notes) and ROW_COUNT() of the one before. They are its session's
+//! own, or none. Plain texts have Weir's knowledge put into them, or are answered from it; this is about those for
+//! which that is not enough: executions of prepared statements, and code whose text nobody sees. (FOUND_ROWS() and
+//! LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
 
 use weir_sql::Uses;
 

@@ -1,4 +1,4 @@
-//! Diagnostics of a session that only its last connection knows (warnings, LAST_INSERT_ID(), FOUND_ROWS()).
+//! Fetches diagnostics that only a session's last connection knows (warnings, LAST_INSERT_ID(), FOUND_ROWS()).
 //!
 //! They do not pin the session: the idle connection is marked, and whoever takes it first has them fetched into
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and

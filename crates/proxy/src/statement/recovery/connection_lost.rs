@@ -1,6 +1,6 @@
-//! What becomes of a session whose connection to a server is lost: it goes on where nothing of it was there, else its
-//! client is told, with the answer to its current command or to its next one. In the middle of a result the error takes
-//! the place of the rows that are missing. Without a word it is closed only in the middle of a large row.
+//! Decides what becomes of a session whose connection to a server is lost: it goes on where nothing of it was there,
+//! else its client is told, with the answer to its current command or to its next one. In the middle of a result the
+//! error takes the place of the rows that are missing. Without a word it is closed only in the middle of a large row.
 
 use weir_protocol::command::Command;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};

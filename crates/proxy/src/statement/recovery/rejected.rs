@@ -1,4 +1,4 @@
-//! Errors of servers that are not for the client as they are.
+//! Handles errors of servers that must not reach the client as they are.
 //!
 //! | error | who | when | so |
 //! | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Statements that are run again because their connection to a server is lost: which may be, how often, and where.
+//! Decides which statements are run again when their connection to a server is lost, how often, and where.
 //!
 //! A server that dies loses its connections one after the other. A statement that is begun again on another one of
 //! them, and loses that as well, has seen one server fail, not two: `query_retries_on_failure` counts servers. How often

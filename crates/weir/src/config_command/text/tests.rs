@@ -1,3 +1,5 @@
+//! Checks the TOML that is written.
+
 use super::*;
 use crate::difference::tests::rows;
 
