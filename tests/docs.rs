@@ -252,6 +252,48 @@ fn verbs_are_told_from_nouns() {
     assert_eq!(told, [true, false, false, false, false, false]);
 }
 
+/// `weir_x::y::z` in a line of a log: a module of the crate `x`, or of the binary.
+fn modules(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+    let words = words.map(|word| word.trim_end_matches(':'));
+    words.filter(|word| word.starts_with("weir") && word.contains("::"))
+}
+
+/// Whether the sources have this module.
+fn is_module(module: &str) -> bool {
+    let mut parts = module.split("::");
+    let crate_name = parts.next().unwrap_or_default().replace('_', "-");
+    let folder =
+        root().join("crates").join(crate_name.strip_prefix("weir-").unwrap_or(&crate_name)).join("src");
+    let path = parts.fold(folder, |path, part| path.join(part));
+    path.with_extension("rs").is_file() || path.join("mod.rs").is_file()
+}
+
+#[test]
+fn modules_in_samples_of_logs_exist() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in files(&["docs"], &["md"]) {
+        for (at, line) in read(&page).lines().enumerate() {
+            for module in modules(line) {
+                seen += 1;
+                if !is_module(module) {
+                    faults.push(format!("{}:{}: there is no module {module}", page.display(), at + 1));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen > 10, "only {seen} modules are named");
+}
+
+#[test]
+fn modules_are_found_in_lines() {
+    let line = "INFO weir_monitor::topology_thread: writer; INFO weir::serve: listening";
+    assert_eq!(modules(line).collect::<Vec<_>>(), ["weir_monitor::topology_thread", "weir::serve"]);
+    assert!(is_module("weir_monitor::topology_thread") && is_module("weir::serve"));
+    assert!(!is_module("weir_monitor::owner"));
+}
+
 #[test]
 fn paths_and_names_are_found_in_lines() {
     let line = "| rule | `pool/lease.rs: Lease::release`, `recycle`; `tests/e2e/`. See docs/guide, and/or `relay.rs` |";
