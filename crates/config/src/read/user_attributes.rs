@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::field::fields::Fields;
-use crate::model::types::IsolationLevel;
+use crate::model::users::IsolationLevel;
 use crate::value::password::{Password, Secret};
 use crate::value::suggest::quotable;
 
