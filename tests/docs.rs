@@ -311,6 +311,26 @@ fn the_index_has_every_page() {
     assert!(missing.is_empty(), "docs/guide/README.md does not link {missing:?}");
 }
 
+/// The most words of a page of the guide: what is read in five minutes.
+const PAGE_WORDS_MAX: usize = 1_200;
+/// Pages that are made from the code, to look things up.
+const MADE_PAGES: [&str; 2] = ["docs/guide/reference.md", "docs/guide/metrics-reference.md"];
+
+#[test]
+fn pages_of_the_guide_are_short() {
+    let pages = files(&["docs/guide"], &["md"]).into_iter();
+    let counted = pages.map(|page| (read(&page).split_whitespace().count(), page));
+    let long: Vec<String> = counted
+        .filter(|(words, page)| {
+            *words > PAGE_WORDS_MAX && !MADE_PAGES.iter().any(|made| page == Path::new(made))
+        })
+        .map(|(words, page)| {
+            format!("{}: {words} words, more than {PAGE_WORDS_MAX}: split it", page.display())
+        })
+        .collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
 #[test]
 fn headings_become_anchors_as_on_github() {
     let text = "# Weir's own errors\n```\n# no heading\n```\n## [[weir_topology]]\n### The two, and `one`\n#no-blank\n";

@@ -12,7 +12,7 @@ use crate::peer::Kind;
 use crate::row::Row;
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Case and peer.
 const LEFT_COLUMNS: usize = 2;
 /// Weir's goals are in terms of what stands in front of most clusters.
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(weir["rounds"][1]["cpu_us_per_statement"], 24.0);
         assert_eq!(json["cases"][0]["goals"][0]["is_met"], true);
         assert_eq!(json["left_out"]["local-infile"], "not today");
-        assert_eq!((&json["format"], &json["workers"]), (&2.into(), &2.into()));
+        assert_eq!((&json["format"], &json["workers"]), (&3.into(), &2.into()));
     }
 
     #[test]

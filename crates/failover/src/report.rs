@@ -14,7 +14,7 @@ use crate::args::{Args, Scale};
 use crate::trial::{Measured, Outcome, Trial};
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Scenario and proxy.
 const LEFT_COLUMNS: usize = 2;
 

@@ -10,7 +10,7 @@ use crate::comparison::{Finding, Outcome};
 use crate::{IoDriver, Options, limits};
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Pieces of evidence that are printed for a cell; the JSON has all.
 const EVIDENCE_MAX: usize = 3;
 

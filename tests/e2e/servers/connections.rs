@@ -67,7 +67,7 @@ fn init_connect(env: &Env) -> CaseResult {
 fn init_connect_fails(env: &Env) -> CaseResult {
     for (text, cause) in [
         ("SET @a = 1; SET nonsense = 1", "init_connect: error 1193: Unknown system variable 'nonsense'"),
-        ("USE mysql", "init_connect changes the schema"),
+        ("USE mysql", "init_connect must not change the schema"),
     ] {
         let mut config = narrow(env)?;
         config.variable("init_connect", text).variable("connect_timeout_server_max", 500);

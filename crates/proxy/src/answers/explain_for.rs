@@ -59,7 +59,7 @@ impl Work<'_> {
         if session.lease.is_some_and(|own| self.pools.connections[own].server != server) {
             let endpoint = &self.pools.servers[server].server.endpoint;
             let message = format!(
-                "Connection {id} runs its statement on {endpoint}, and this session is held elsewhere"
+                "Connection {id} runs its statement on {endpoint}, but this session is pinned to another server"
             );
             self.pools.refuse(self.ctx, self.session, &message);
             return Some(Outcome::Answered);

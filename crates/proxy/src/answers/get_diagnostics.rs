@@ -131,12 +131,13 @@ impl Pools {
                 }
                 DiagnosticsField::ReturnedSqlstate => {
                     let known = session.diagnostics.sqlstate_of(condition()?, is_mariadb);
-                    let state = known.ok_or("the SQLSTATE of this condition is gone with its connection")?;
+                    let state = known
+                        .ok_or("the SQLSTATE was not saved before another session took the connection")?;
                     put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
                     let message = condition()?.text(session.diagnostics.saved_encoding()).ok_or(
-                        "the message came in character_set_results, which may lack some of its characters",
+                        "the saved message may lack characters that character_set_results can't express",
                     )?;
                     put_string(&mut set, is_mariadb, message.as_bytes());
                 }

@@ -20,7 +20,8 @@ use crate::statement::work::Work;
 const ALIAS_BYTES_MAX: usize = 256;
 
 /// A server would take Weir's connection ids for its own.
-pub(crate) const KILL_ALONE: &str = "Weir maps connection ids itself: KILL has to be a COM_QUERY of its own";
+pub(crate) const KILL_ALONE: &str =
+    "KILL must be sent alone and unprepared, because Weir translates connection ids";
 
 /// Whether a command still needs a server.
 pub(crate) enum Outcome {
@@ -76,7 +77,7 @@ impl Work<'_> {
             self.pools.refuse(
                 self.ctx,
                 self.session,
-                "Weir maps connection ids itself: KILL takes the form \
+                "Weir translates connection ids, so only these forms of KILL are possible: \
                  KILL [CONNECTION | QUERY] {<number> | USER <name>}",
             );
             return Outcome::Answered;

@@ -26,7 +26,7 @@ const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
 const LAST_PREPARED: [u8; 4] = [0xFF; 4];
 /// What is put in the place of it changes with every write.
 const GTID_IN_TEXT: &str =
-    "@@last_gtid may be that of another session's write in a prepared statement: ask for it in a COM_QUERY";
+    "@@last_gtid can't be prepared (it could be another session's): send it as a plain query";
 
 impl Work<'_> {
     /// COM_STMT_PREPARE: the server that would run it parses it.

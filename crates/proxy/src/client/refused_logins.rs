@@ -52,7 +52,7 @@ impl Context {
     /// Tells of refusals that had no line, when no others come in whose line would.
     pub(crate) fn tell_of_refusals(&mut self) {
         if let Some(left_out) = self.refusals.rest(self.now) {
-            tracing::info!(left_out, "more logins were refused than were logged");
+            tracing::info!(left_out, "some refused logins were not logged");
         }
     }
 }

@@ -45,12 +45,7 @@ impl Pools {
                     }
                 }
                 SessionTrack::Schema(_) => {
-                    return self.set_up_failed(
-                        ctx,
-                        key,
-                        None,
-                        "init_connect changes the schema, which is the session's",
-                    );
+                    return self.set_up_failed(ctx, key, None, "init_connect must not change the schema");
                 }
                 _ => {}
             }

@@ -46,7 +46,11 @@ impl Work<'_> {
                 self.hear();
             } else {
                 // A read does not do that.
-                tracing::warn!(session = self.session.id, pins = pins.words(), "a read left state behind");
+                tracing::warn!(
+                    session = self.session.id,
+                    pins = pins.words(),
+                    "a read of a detour changed session state on the other server: that state is dropped"
+                );
                 self.pools.recycle(self.ctx, other, pins);
             }
         }

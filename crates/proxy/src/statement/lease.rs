@@ -125,7 +125,7 @@ impl Work<'_> {
         let pins = self.session.all_pins();
         let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
         let message =
-            format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
+            format!("{endpoint} is drained, and drain_grace_ms is over; this session lost there: {had}");
         self.fail_session(MOVED, &message);
     }
 }

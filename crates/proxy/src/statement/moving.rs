@@ -307,7 +307,12 @@ impl Work<'_> {
     fn stay(&mut self, obstacle: &str) {
         let session = &mut *self.session;
         let pins = session.pins.pins().words();
-        tracing::info!(session = session.id, pins, obstacle, "a session can't leave its server");
+        tracing::info!(
+            session = session.id,
+            pins,
+            obstacle,
+            "a pinned session can't be moved off its server"
+        );
         session.moving = Some(Box::new(Moving::Stays(obstacle.to_owned())));
         self.ctx.statistics.totals.sessions_not_moved += 1;
         self.rest();
@@ -352,7 +357,7 @@ impl Work<'_> {
             return self.acquire();
         }
         let endpoint = &self.pools.servers[server].server.endpoint;
-        let message = format!("{text} (carrying the session's user variables to {endpoint})");
+        let message = format!("{text} (restoring the session's user variables on {endpoint})");
         self.answer_error(error, &message);
     }
 }

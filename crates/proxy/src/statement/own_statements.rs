@@ -113,8 +113,9 @@ impl Work<'_> {
         session.diagnostics.has_own_insert_id = false;
         if session.execution.tries.is_sent {
             // It runs behind the refused SET: what it does with another session's id is not to be told as a success.
-            let message =
-                format!("{text} (in front of the statement, which may or may not have taken effect)");
+            let message = format!(
+                "{text} (preparing the connection for the statement, which may or may not have taken effect)"
+            );
             return self.fail_session(OUTCOME_UNKNOWN, &message);
         }
         self.pools.refused_in_front(self.ctx, self.session, key, error, text);
@@ -172,7 +173,7 @@ impl Work<'_> {
             // What the session has here can't go elsewhere, and how far its state got here is not known.
             let pins = session.pins.pins().words();
             let message = format!(
-                "{text} (carrying the session's state to {server}); with the session ends its {pins}"
+                "{text} (restoring the session's state on {server}); the session is closed, and its {pins} is lost"
             );
             return self.fail_session(error, &message);
         }
@@ -212,7 +213,7 @@ impl Work<'_> {
         let message = if is_schema {
             text.to_owned()
         } else {
-            format!("{text} (carrying the session's state to {server})")
+            format!("{text} (restoring the session's state on {server})")
         };
         self.answer_error(error, &message);
     }

@@ -28,7 +28,7 @@ use crate::statement::work::Work;
 const LOOK_EVERY_NS: Nanos = 5_000_000;
 
 /// For people.
-pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
+pub(crate) const NO_WRITE_LEASE: &str = "not confirmed as the writer in time (by weir.topology, or with auto_failover by the servers themselves); another Weir may have moved the role";
 
 impl Pool {
     /// When what is on its way to the server has to be looked at.
@@ -62,10 +62,9 @@ impl Work<'_> {
             false => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
         };
         let pins = session.all_pins();
-        let state =
-            if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
+        let state = if pins.is_empty() { String::new() } else { format!(", lost with it: {}", pins.words()) };
         let message =
-            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still on its way{state}: {fate}");
+            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still under way{state}: {fate}");
         let file_at = session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
         self.ctx.out.abort(self.pools.connections[lease].socket);
         self.pools.connections[lease].holder = None;

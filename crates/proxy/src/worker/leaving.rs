@@ -108,7 +108,7 @@ impl Work<'_> {
         let pins = session.all_pins();
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let message = format!(
-            "{endpoint} is taken out, and drain_grace_ms is over; the rest of this result is missing{state}"
+            "{endpoint} is drained, and drain_grace_ms is over; the rest of this result is missing{state}"
         );
         self.break_off(at, MOVED, &message);
     }

@@ -109,7 +109,7 @@ impl Worker {
             server,
             thread_id = self.pools.connections[key].access.greeted.thread_id,
             ?text,
-            "server spoke unasked"
+            "the server sent data although no reply was due"
         );
         self.server_gone(key);
         Some(bytes.len())

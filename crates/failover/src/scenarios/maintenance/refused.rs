@@ -98,7 +98,7 @@ impl Refusals<'_> {
         self.both(&["switchover", &hostgroup, "--to", &first], "can't be the writer: ")?;
         self.prepare(&["drain", &second])?;
         let address = writer.address.to_string();
-        self.both(&["drain", &address], "stays in: no other server can be the writer")?;
+        self.both(&["drain", &address], "no other server can be the writer")?;
         self.both(&["switchover", &hostgroup], "no other server can be the writer")?;
         self.prepare(&["undrain", &second])?;
         self.runs.mark(&format!("{} is started", one.name));
