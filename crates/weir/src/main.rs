@@ -19,7 +19,6 @@ mod notify;
 mod pid_file;
 mod program;
 mod rsa_key;
-mod scheduler;
 mod serve;
 mod server_tls;
 mod snapshot;
@@ -30,7 +29,6 @@ mod supervision;
 mod takeover;
 mod tls;
 mod topology_log;
-mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

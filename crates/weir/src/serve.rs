@@ -52,8 +52,8 @@ use crate::supervision;
 use crate::takeover::TakeoverError;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
-use crate::scheduler::Scheduler;
-use crate::web::Web;
+use weir_scheduler::Scheduler;
+use weir_web::Web;
 
 pub(crate) use self::apply_config::ConfigSender;
 

@@ -28,8 +28,8 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::server_tls::towards_proxy;
 use crate::startup::Origin;
-use crate::scheduler::Scheduler;
-use crate::web::{Web, WebSource};
+use weir_scheduler::Scheduler;
+use weir_web::{Web, WebSource};
 
 /// A Weir that takes clients.
 pub(super) struct Started {

@@ -23,7 +23,7 @@ use crate::startup::{self, Origin, Start, Unsaved};
 use crate::supervision;
 use crate::tls::Tls;
 use crate::topology_log::{TopologyLog, Unopened};
-use crate::web::Web;
+use weir_web::Web;
 
 /// The configuration that has won, and all that is made of it without a socket that listens.
 pub(super) struct Prepared {

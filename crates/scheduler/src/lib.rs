@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use weir_config::{Config, Job};
 
 /// What is asked to end has this time to do so before it is killed.
-pub(crate) const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(1);
 /// More programs do not run at a time: further ones are left out until one has ended.
 const RUNNING_MAX: usize = 100;
 /// With nothing to do.
@@ -28,7 +28,7 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 
 /// The running scheduler.
 #[derive(Debug)]
-pub(crate) struct Scheduler {
+pub struct Scheduler {
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
@@ -46,9 +46,11 @@ enum Order {
 type Running = Arc<Mutex<BTreeMap<u32, Pid>>>;
 
 impl Scheduler {
+    /// Begins to run the programs of this configuration.
+    ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(config: &Config) -> io::Result<Self> {
+    pub fn start(config: &Config) -> io::Result<Self> {
         let (orders, inbox) = channel();
         let state = SchedulerThread {
             orders: orders.clone(),
@@ -64,13 +66,13 @@ impl Scheduler {
     }
 
     /// Goes by this configuration from now on. Rows that have not changed keep their time; what runs goes on.
-    pub(crate) fn take(&self, config: &Config) {
+    pub fn take(&self, config: &Config) {
         // It lives as long as this.
         let _ = self.orders.send(Order::Take(config.scheduler.clone(), config.admin.scheduler_timeout_ms));
     }
 
     /// Runs nothing more, and ends what runs.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         let _ = self.orders.send(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

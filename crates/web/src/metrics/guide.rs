@@ -10,10 +10,10 @@ use weir_sql::Kind as Statement;
 use weir_topology::{Endpoint, EpochRow, Group, Leadership, Place, Reason, Role, Roles, Status};
 
 use super::{DIGEST_LABELS, ERROR_LABELS, Limits};
-use crate::web::process;
+use crate::process;
 
 const HEAD: &str = "# Reference: every metric\n\n\
-    <!-- Made from the metrics of crates/weir by `WEIR_BLESS=1 cargo test -p weir metrics::guide`. -->\n\n\
+    <!-- Made from the metrics of crates/web by `WEIR_BLESS=1 cargo test -p weir-web metrics::guide`. -->\n\n\
     How to scrape them, and what to alert on: [metrics](metrics.md#prometheus).\n";
 
 /// One of everything that metrics are about.

@@ -20,14 +20,14 @@ use weir_statistics::Statistics;
 
 /// The server, for the thread that owns the configuration.
 #[derive(Debug)]
-pub(crate) struct Web {
+pub struct Web {
     http: Http,
     source: Arc<WebSource>,
 }
 
 /// Knows whom to ask for what is shown.
 #[derive(Debug)]
-pub(crate) struct WebSource {
+pub struct WebSource {
     statistics: Statistics,
     /// No client should be sent here any more.
     is_leaving: AtomicBool,
@@ -55,7 +55,7 @@ impl Limits {
 
 impl WebSource {
     /// Shows these statistics.
-    pub(crate) fn new(statistics: Statistics) -> Arc<Self> {
+    pub fn new(statistics: Statistics) -> Arc<Self> {
         let limits = Mutex::new(Limits::of(&statistics.state.config()));
         Arc::new(Self {
             statistics,
@@ -80,10 +80,7 @@ impl Web {
     ///
     /// # Errors
     /// When an address can't be listened on.
-    pub(crate) fn sockets(
-        config: &Config,
-        handed: Vec<(SocketAddr, OwnedFd)>,
-    ) -> Result<HttpSockets, HttpError> {
+    pub fn sockets(config: &Config, handed: Vec<(SocketAddr, OwnedFd)>) -> Result<HttpSockets, HttpError> {
         HttpSockets::open(&options(config).addresses, handed)
     }
 
@@ -91,11 +88,7 @@ impl Web {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(
-        config: &Config,
-        sockets: HttpSockets,
-        source: Arc<WebSource>,
-    ) -> Result<Self, HttpError> {
+    pub fn start(config: &Config, sockets: HttpSockets, source: Arc<WebSource>) -> Result<Self, HttpError> {
         let http = Http::start(options(config), sockets, source.clone())?;
         let web = Self { http, source };
         web.log();
@@ -106,12 +99,12 @@ impl Web {
     ///
     /// # Errors
     /// When the system gives no more descriptors.
-    pub(crate) fn takeover_sockets(&self) -> std::io::Result<Vec<(SocketAddr, OwnedFd)>> {
+    pub fn takeover_sockets(&self) -> std::io::Result<Vec<(SocketAddr, OwnedFd)>> {
         self.http.takeover_sockets()
     }
 
     /// Takes no more clients: another process does, in this one's place.
-    pub(crate) fn let_go(&mut self) -> Finish {
+    pub fn let_go(&mut self) -> Finish {
         self.http.let_go()
     }
 
@@ -119,7 +112,7 @@ impl Web {
     ///
     /// # Errors
     /// When an address can't be listened on.
-    pub(crate) fn apply(&mut self, config: &Config) -> Result<(), HttpError> {
+    pub fn apply(&mut self, config: &Config) -> Result<(), HttpError> {
         let before: Vec<SocketAddr> = self.http.addresses().collect();
         self.http.apply(options(config))?;
         *self.source.limits.lock().unwrap_or_else(PoisonError::into_inner) = Limits::of(config);
@@ -130,12 +123,12 @@ impl Web {
     }
 
     /// From now on this Weir is not ready: it is ending.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.source.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// Clients are not taken, or taken again, by an admin's will.
-    pub(crate) fn pause(&self, is_paused: bool) {
+    pub fn pause(&self, is_paused: bool) {
         self.source.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
