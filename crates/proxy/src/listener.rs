@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use weir_config::{ListenAddress, Listener};
 
-use crate::io::Stream;
 use crate::peer::Peer;
+use crate::stream::Stream;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;

@@ -13,7 +13,8 @@ use crate::answers::conditions::{Condition, put_row};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::server::connection::{Retained, RetainedFor};
+use crate::session::retained::Retained;
+use crate::server::connection::RetainedFor;
 use crate::session::{Diagnostics, SavedWarnings, Session};
 use crate::statement::work::Work;
 

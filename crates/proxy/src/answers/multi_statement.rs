@@ -6,8 +6,8 @@ use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
+use crate::session::retained::Retained;
 
 /// Statements with one of these may give rows, and so set FOUND_ROWS().
 const GIVING_ROWS: [&[u8]; 15] = [

@@ -12,8 +12,8 @@ use crate::answers::multi_statement::is_known_before;
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
+use crate::session::retained::Retained;
 use crate::statement::work::Work;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.

@@ -11,7 +11,7 @@ use crate::answers::conditions::{Condition, number, put_row};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
+use crate::session::retained::Retained;
 use crate::session::{Diagnostics, SavedWarnings, Session};
 use crate::statement::work::Work;
 

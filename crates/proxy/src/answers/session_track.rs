@@ -23,13 +23,14 @@ use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, lit
 use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
+use crate::session::tracking::{Item, Tracking};
 use crate::statement::work::Work;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
@@ -40,29 +41,6 @@ pub(crate) const PLAIN_ONLY: &str =
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Names that a server is asked about at once, and that a worker remembers.
 const NAMES_MAX: usize = 1024;
-
-/// A `SET session_track_...` that is being carried out.
-#[derive(Debug, Default)]
-pub(crate) struct Tracking {
-    items: Vec<Item>,
-    /// What the statement sets otherwise.
-    rest: Option<Vec<u8>>,
-    /// Names that the server was asked about.
-    asked: Option<HashSet<String>>,
-    /// Columns of the answer that is coming, and its packets.
-    columns: usize,
-    answer: Vec<u8>,
-    /// What the client saw before, while the rest runs.
-    before: Option<Option<Box<TrackPreferences>>>,
-}
-
-#[derive(Debug)]
-struct Item {
-    name: String,
-    expression: Vec<u8>,
-    /// None: the server has to evaluate it.
-    value: Option<Given>,
-}
 
 /// The assignments of a text that can be taken apart.
 pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) -> Option<Vec<Assignment>> {
@@ -130,20 +108,6 @@ impl Work<'_> {
         };
         self.session.put_query_text(&text);
         self.query()
-    }
-}
-
-impl Session {
-    /// Whether code whose doing nobody knows has run on the session's connection, which it holds for that reason.
-    pub(crate) fn is_opaque(&self) -> bool {
-        self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
-    }
-
-    /// What was to be shown from now on was set together with something that the server has refused.
-    pub(crate) fn undo_tracking(&mut self) {
-        if let Some(before) = self.execution.tracking.take().and_then(|tracking| tracking.before) {
-            self.track = before;
-        }
     }
 }
 

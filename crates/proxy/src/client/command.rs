@@ -9,14 +9,12 @@ use weir_sql::{Access, Effects, Kind, Statement, Uses};
 use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::text::COMMAND_BYTES_KEPT;
 use crate::statement::route::Routed;
 use crate::statement::work::Work;
-
-/// A command longer than this is not kept in memory: it flows to the server as it comes.
-pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
 
 /// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
 const CHANGES_REFUSED_MAX: u8 = 3;

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
-use crate::session::execution::Ending;
+use crate::session::execution::{Ending, OpenEof, Results};
 
 /// So much of a result waits for its end where only flags of little meaning are in doubt (indexes not used). Servers gather
 /// as much before they send.
@@ -29,15 +29,6 @@ const UNSURE_BYTES: usize = 192 << 10;
 const WARNINGS_AT: usize = HEADER_LEN + 1;
 const STATUS_AT: usize = WARNINGS_AT + 2;
 
-/// An EOF whose flags are not sure yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenEof {
-    /// Its place behind the begin of what is held.
-    at: u32,
-    /// What it says is certain: it is worth waiting for more.
-    is_sure: bool,
-}
-
 impl OpenEof {
     fn at(self) -> usize {
         self.at as usize
@@ -47,15 +38,6 @@ impl OpenEof {
     fn bytes_max(self) -> usize {
         if self.is_sure { SURE_BYTES } else { UNSURE_BYTES }
     }
-}
-
-/// The results of a text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Results {
-    /// If each statement gives one.
-    count: u32,
-    /// The first of them, which surely give one.
-    sure: u32,
 }
 
 /// Whether a statement of this kind is surely answered by one result.

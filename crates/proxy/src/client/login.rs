@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use weir_config::{AuthPlugin, MysqlVariables};
 use weir_protocol::capability::Capabilities;
-use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
@@ -12,6 +11,7 @@ use weir_session::login::{LoginStep, LoginUser, Plugin, Refusal, Verified};
 use weir_session::state::State;
 
 use crate::context::Context;
+use crate::context::counting::USER_LIMIT_REACHED;
 use crate::outbox::Order;
 use crate::session::Session;
 use crate::session::phase::Phase;
@@ -19,17 +19,6 @@ use crate::statement::work::Work;
 
 /// A login packet larger than this is refused.
 pub(crate) const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
-
-/// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
-pub(crate) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
-
-/// Stands in a session until its login has said better, and in one whose login and configuration name none.
-pub(crate) static LOGIN_COLLATION: Collation = Collation {
-    id: charset::UTF8MB4_GENERAL_CI,
-    charset: "utf8mb4",
-    name: "utf8mb4_general_ci",
-    is_default: true,
-};
 
 /// The plugin of the greeting.
 pub(crate) fn default_plugin(variables: &MysqlVariables) -> Plugin {

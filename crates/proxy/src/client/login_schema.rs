@@ -3,12 +3,11 @@
 //! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
 //! schemas each user has come.
 
-use std::collections::HashMap;
 
 use weir_protocol::error::{self, ServerError};
 
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
 use crate::pool::relogin::is_about_user;
@@ -18,8 +17,6 @@ use crate::statement::work::Work;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;
-/// Schemas remembered for each user; beyond that all of the user's are asked for anew.
-const SCHEMAS_MAX: usize = 1024;
 /// What servers say of a schema that there can't be or that is not there: without the right to it, unknown, too long
 /// (MySQL), a wrong name, or no characters (MariaDB).
 const NO_SUCH_SCHEMA: [u16; 5] = [error::DB_ACCESS_DENIED.code, error::BAD_DB.code, 1059, 1102, 1300];
@@ -27,37 +24,6 @@ const NO_SUCH_SCHEMA: [u16; 5] = [error::DB_ACCESS_DENIED.code, error::BAD_DB.co
 const NO_SCHEMA: u16 = 1046;
 /// It exists everywhere.
 const ALWAYS_THERE: &[u8] = b"information_schema";
-
-/// Until when each user's schemas are known.
-#[derive(Debug, Default)]
-pub(crate) struct KnownSchemas {
-    of_users: HashMap<String, HashMap<Box<[u8]>, Nanos>>,
-    /// The sum of the servers' renewal numbers when all this was seen.
-    renewals: u64,
-}
-
-impl KnownSchemas {
-    fn contains(&self, user: &str, schema: &[u8], now: Nanos) -> bool {
-        let until = self.of_users.get(user).and_then(|schemas| schemas.get(schema));
-        until.is_some_and(|until| now < *until)
-    }
-
-    /// With other renewal numbers accounts may have changed: nothing is known any more.
-    fn drop_outdated(&mut self, renewals: u64) {
-        if self.renewals != renewals {
-            self.renewals = renewals;
-            self.of_users.clear();
-        }
-    }
-
-    fn insert(&mut self, user: &str, schema: &[u8], until: Nanos) {
-        let schemas = self.of_users.entry(user.to_owned()).or_default();
-        if schemas.len() >= SCHEMAS_MAX {
-            schemas.clear();
-        }
-        schemas.insert(schema.into(), until);
-    }
-}
 
 impl Work<'_> {
     /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is

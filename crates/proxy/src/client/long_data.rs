@@ -5,21 +5,21 @@
 //! comes, and the session stays with that connection until the execution is over ([`Pins::LONG_DATA`]).
 
 use weir_protocol::command::{StmtExecute, StmtLongData};
-use weir_protocol::error::{self, ServerError};
+use weir_protocol::error::{self};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::pin::Pins;
 use weir_session::prepared::LongData;
 
-use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
 use crate::server::connections::Connections;
 use crate::session::Session;
-use crate::session::execution::Upload;
 use crate::session::phase::Phase;
+use crate::session::text::COMMAND_BYTES_KEPT;
+use crate::session::upload::Upload;
 use crate::statement::work::Work;
 
 /// Long data that one session keeps in memory, of all its statements.
@@ -133,16 +133,6 @@ pub(crate) fn put_packets(packets: &[u8], id: u32, out: &mut Vec<u8>) {
             place.copy_from_slice(&id.to_le_bytes());
         }
         rest = rest.get_mut(header.packet_len()..).unwrap_or_default();
-    }
-}
-
-impl Session {
-    /// Long data can't be taken: the statement's execution gets the error.
-    pub(crate) fn long_data_refused(&mut self, error: ServerError, message: &str) {
-        let Some(statement) = self.prepared.all.get_mut(&self.execution.text.statement_id) else { return };
-        self.prepared.long_data_bytes -= statement.long_data_bytes();
-        // What is at a server already is dropped there when the statement is reset, closed or its self ends.
-        statement.long_data = LongData::Refused(error, message.into());
     }
 }
 

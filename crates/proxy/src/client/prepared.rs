@@ -5,7 +5,7 @@ use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::prepared::{ClientStatement, LongData};
-use weir_sql::{Access, Effects, Kind, Statement, Uses};
+use weir_sql::{Access, Effects, Kind, Uses};
 
 use crate::answers::own_replies::KILL_ALONE;
 use crate::answers::session_track::{PLAIN_ONLY, plain_set};
@@ -13,6 +13,7 @@ use crate::client::command::statement_id;
 use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::session::Session;
+use crate::session::prepared::reads_diagnostics;
 use crate::statement::route::Routed;
 use crate::statement::work::Work;
 
@@ -153,11 +154,6 @@ impl Work<'_> {
         }
         self.start()
     }
-}
-
-/// Whether a statement reads what its session's last statement has left behind.
-pub(crate) fn reads_diagnostics(statement: &Statement) -> bool {
-    statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS)
 }
 
 /// Keeps the parameter types of an execution: later ones may leave them out.

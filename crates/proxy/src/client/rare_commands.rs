@@ -12,7 +12,7 @@ use weir_sql::KillTarget;
 
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::identity::IDENTITY_CAPABILITIES;
 use crate::pool::pools::Pools;

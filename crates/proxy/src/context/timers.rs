@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::context::keys::{Nanos, SessionKey};
+use crate::keys::{Nanos, SessionKey};
 use crate::outbox::SocketId;
 
 /// How often connections are looked over.

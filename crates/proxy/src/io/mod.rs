@@ -3,10 +3,9 @@
 pub mod epoll;
 mod lobby;
 mod streak;
-mod stream;
 mod tls;
 pub mod uring;
 
+pub use crate::stream::Stream;
 pub use lobby::{Lobby, now};
-pub use stream::Stream;
 pub use tls::Transport;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::stream::Stream;
 use crate::snapshot::ServerTls;
+use crate::stream::Stream;
 
 /// Plaintext handed to TLS at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;

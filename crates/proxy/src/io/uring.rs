@@ -18,11 +18,11 @@ use weir_uring::{Completion, Operation, Ring};
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
 use super::streak::Streak;
-use super::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use super::tls::{Received, Transport};
 use crate::listener::Accepted;
 use crate::outbox::{Order, SocketId};
 use crate::snapshot::ServerTls;
+use crate::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use crate::worker::{Nanos, Worker};
 
 /// Buffers that bytes in clear arrive in; none is needed for a socket on which nothing comes. The kernel takes them in

@@ -3,7 +3,7 @@
 
 use weir_sql::{Kind, Uses};
 
-use crate::context::keys::{Nanos, ServerIndex};
+use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::ExecutionPlan;
 
 /// What a session brings along to its statement.

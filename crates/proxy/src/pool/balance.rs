@@ -13,8 +13,8 @@
 //!
 //! Everything is counted in integers: nothing here can be NaN, infinite or divided by zero.
 
-use crate::context::keys::{Nanos, ServerIndex};
-use crate::context::random::Dice;
+use crate::keys::{Nanos, ServerIndex};
+use crate::random::Dice;
 use crate::snapshot::{Balancing, Health};
 
 /// A weight's full share.

@@ -9,7 +9,7 @@ use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{DiscardReason, Expected, Stage};
 use crate::server::fetch::last_packet;

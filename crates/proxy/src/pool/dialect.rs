@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_sql::{Family, Server};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 

@@ -5,7 +5,7 @@ use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, Stage};

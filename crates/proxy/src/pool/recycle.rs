@@ -4,7 +4,7 @@ use weir_session::pin::Pins;
 use weir_session::state::State;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{DiscardReason, Expected};

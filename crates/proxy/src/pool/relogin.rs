@@ -7,7 +7,7 @@ use weir_protocol::error::ServerError;
 use weir_sql::{Assignment, Dialect, Kind, Scope};
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::session::Session;

@@ -8,7 +8,7 @@ use weir_session::login::BackendLogin;
 use weir_session::prepared::BackendStatements;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::outbox::{Order, Owner, SocketId};
 use crate::pool::pools::{Pool, Pools};
 use crate::pool::relogin::is_about_user;

@@ -9,10 +9,11 @@ use std::rc::Rc;
 
 use weir_protocol::error::ServerError;
 
-use crate::context::keys::{ConnectionKey, SessionKey};
+use crate::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
-use crate::server::connection::{Asked, Retained};
+use crate::server::connection::Asked;
+use crate::session::retained::Retained;
 use crate::shared::{Asker, Victims};
 
 /// News of a session's diagnostics.

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use slab::Slab;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::outbox::SocketId;
 use crate::server::connection::ServerConnection;
 

@@ -4,7 +4,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes};
 
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::server::connection::{Expected, Kill, ServerConnection};
 
 impl ServerConnection {

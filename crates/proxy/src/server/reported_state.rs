@@ -16,30 +16,7 @@
 
 use weir_sql::{Effects, Kind, Statement};
 
-/// The kinds of changes that an OK has reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reported {
-    /// Variables, with their values.
-    pub variable: bool,
-    /// A schema.
-    pub schema: bool,
-    /// That some state has changed, with or without the others.
-    pub state: bool,
-}
-
-impl Reported {
-    /// Adds what another reply of the same command has reported.
-    pub(crate) fn add(&mut self, other: Reported) {
-        self.variable |= other.variable;
-        self.schema |= other.schema;
-        self.state |= other.state;
-    }
-
-    /// Whether anything of the session's state has changed, as far as the server tells.
-    pub(crate) fn is_change(self) -> bool {
-        self.variable || self.schema || self.state
-    }
-}
+use crate::session::execution::Reported;
 
 /// How far the text of a statement explains what was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

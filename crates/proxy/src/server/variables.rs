@@ -1,5 +1,8 @@
 //! Variables that servers report, and what they mean to Weir.
 
+/// completion_type with which a server closes the connection behind a transaction, as servers report it.
+pub(crate) const RELEASE: &str = "RELEASE";
+
 /// What a reported variable means for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {

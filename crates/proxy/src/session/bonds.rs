@@ -8,11 +8,11 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 use weir_sql::{Effects, Kind};
 
-use crate::context::keys::{ConnectionKey, Nanos};
-use crate::pool::waiting::Waiter;
-use crate::server::connection::Retained;
+use crate::context::Draining;
+use crate::keys::{ConnectionKey, Nanos};
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 
 impl Session {
     /// The pins of its own lease, which may be put aside.
@@ -78,21 +78,6 @@ impl Session {
     }
 }
 
-impl Session {
-    /// Its place in line, if it waits.
-    pub(crate) fn waiter(&self) -> Option<Waiter> {
-        let Phase::Waiting(wait) = &self.phase else { return None };
-        Some(Waiter {
-            session: self.key,
-            socket: self.socket,
-            identity: self.identity,
-            hostgroup: self.execution.hostgroup,
-            served_by: self.execution.served_by,
-            since: wait.since,
-        })
-    }
-}
-
 /// What belongs to the lease that is put aside.
 pub(crate) struct Detour {
     /// None once the connection is lost; then nothing of the session was there.
@@ -120,5 +105,13 @@ impl Session {
 impl Session {
     pub(crate) fn username(&self) -> &[u8] {
         self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes())
+    }
+}
+
+impl Draining {
+    /// Whether an idle session has to go.
+    pub(crate) fn ends(self, session: &Session) -> bool {
+        let is_new = session.execution.record.begun_at == 0 && self.newcomers_until != 0;
+        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
     }
 }

@@ -18,27 +18,38 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::Dialect;
 
-use crate::client::local_infile::Infile;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::outbox::SocketId;
 use crate::peer::Peer;
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Retained;
 use crate::session::bonds::Detour;
-use crate::session::execution::{Execution, Upload};
+use crate::session::execution::Execution;
+use crate::session::farewell::PendingError;
+use crate::session::infile::Infile;
+use crate::session::moving::Moving;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::scope::KnownScope;
+use crate::session::upload::Upload;
 use crate::snapshot::Account;
-use crate::statement::moving::Moving;
-use crate::statement::recovery::connection_lost::PendingError;
-use crate::statement::route::KnownScope;
 use crate::stats::statements::KnownCaller;
 
 pub(crate) mod bonds;
+pub(crate) mod counting;
 pub(crate) mod execution;
+pub(crate) mod farewell;
+pub(crate) mod infile;
+pub(crate) mod logging;
+pub(crate) mod moving;
 pub(crate) mod phase;
+pub(crate) mod prepared;
+pub(crate) mod retained;
+pub(crate) mod scope;
 pub(crate) mod status_flags;
 pub(crate) mod text;
 pub(crate) mod tracked;
+pub(crate) mod tracking;
+pub(crate) mod upload;
 
 /// A client connection with its tracked state.
 pub(crate) struct Session {

@@ -2,7 +2,7 @@
 
 use weir_session::login::ClientLogin;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::shared::{KillOutcome, Victims};
 use crate::snapshot::Held;
 

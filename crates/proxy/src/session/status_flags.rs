@@ -4,7 +4,7 @@ use weir_protocol::status::StatusFlags;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::session::Session;
 
 impl Session {

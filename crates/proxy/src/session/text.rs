@@ -10,11 +10,27 @@ use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::session::{Input, Session};
 
+/// A command longer than this is not kept in memory: it flows to the server as it comes.
+pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
+
 impl Session {
     /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
     /// for that, and then none of them does anything.
     pub(crate) fn runs_several(&self) -> bool {
         self.execution.plan.statement().multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
+    }
+
+    /// What stands somewhere in the statement's text, which is looked through once for all its results.
+    pub(crate) fn words(&mut self) -> Words {
+        if let Some(words) = self.execution.reply.words {
+            return words;
+        }
+        let words = Words {
+            hint: self.statement_text().windows(3).any(|mark| mark == b"/*+"),
+            statement: self.command_text().windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT")),
+        };
+        self.execution.reply.words = Some(words);
+        words
     }
 }
 
@@ -182,4 +198,13 @@ impl Session {
         self.execution.plan.kind() == CommandKind::Execute
             && self.execution.plan.statement().uses.contains(uses)
     }
+}
+
+/// What stands in a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// An optimizer hint: MySQL's SET_VAR is reported though it is over.
+    pub hint: bool,
+    /// The word STATEMENT: there may be a SET STATEMENT among several statements.
+    pub statement: bool,
 }

@@ -1,7 +1,7 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::plan::requirements::{Circumstances, Requirements};
 use crate::pool::pools::Pools;

@@ -7,10 +7,10 @@ use weir_protocol::charset::{self, Collation};
 use weir_session::pin::Pins;
 use weir_session::state::State;
 
-use crate::client::login::LOGIN_COLLATION;
 use crate::context::Context;
 use crate::pool::pools::Pools;
 use crate::session::Session;
+use crate::session::tracked::LOGIN_COLLATION;
 use crate::snapshot::Account;
 
 impl Pools {

@@ -7,11 +7,9 @@ use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
+use crate::server::variables::RELEASE;
 use crate::session::Session;
 use crate::session::execution::Ending;
-
-/// The value as servers report it.
-pub(crate) const RELEASE: &str = "RELEASE";
 
 /// Whether the server closes the connection behind a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use weir_protocol::error;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
-use crate::client::prepared::reads_diagnostics;
 use crate::context::Context;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
+use crate::session::prepared::reads_diagnostics;
 
 impl ServerConnection {
     /// The reply to a COM_STMT_EXECUTE is complete: its long data is used up, and its rows were sent or are behind a

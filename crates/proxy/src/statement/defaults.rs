@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_session::defaults::carried;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;

@@ -13,15 +13,15 @@ use std::rc::Rc;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
+use crate::server::errors::LEASE_LOST;
 use crate::session::Session;
 use crate::session::bonds::Detour;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::LEASE_LOST;
+use crate::session::retained::Retained;
 use crate::statement::work::Work;
 
 impl Work<'_> {

@@ -5,7 +5,7 @@ use weir_sql::KillTarget;
 
 use crate::answers::own_replies::{KILL_DENIED, Outcome};
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::session::Session;

@@ -4,12 +4,13 @@ use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
-use crate::server::connection::{DiscardReason, Expected, Retained};
+use crate::server::connection::{DiscardReason, Expected};
 use crate::session::Session;
 use crate::session::execution::Settle;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 use crate::statement::work::Work;
 
 impl Pools {

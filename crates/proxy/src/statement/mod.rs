@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod beginning;
 pub(crate) mod completion_type;
+pub(crate) mod counting;
 pub(crate) mod cursors;
 pub(crate) mod defaults;
 pub(crate) mod detour;
@@ -10,6 +11,7 @@ pub(crate) mod diagnostics;
 pub(crate) mod effects;
 pub(crate) mod kill;
 pub(crate) mod lease;
+pub(crate) mod logging;
 pub(crate) mod moving;
 pub(crate) mod own_statements;
 pub(crate) mod prepare_connection;

@@ -6,15 +6,15 @@ use weir_protocol::response::BrokenReply;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::server::connection::{DiscardReason, Expected};
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::server::errors::is_wsrep_refusal;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
 
 impl Work<'_> {

@@ -11,7 +11,7 @@ use weir_sql::{Access, Effects, Kind};
 
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, ServerConnection};

@@ -5,7 +5,7 @@
 
 use weir_config::ListenerMode;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;

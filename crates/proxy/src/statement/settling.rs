@@ -7,8 +7,8 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::Context;
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::context::{CharsetAndCollation, Context, NamesOnServer};
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Access, Expected, ServerConnection, Settling, Traces};
@@ -34,12 +34,6 @@ const SETTLE_REFUSALS_MAX: u8 = 3;
 
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
-
-/// character_set_connection and collation_connection.
-pub(crate) type CharsetAndCollation = (Box<str>, Box<str>);
-
-/// The words of a SET NAMES, the server that has them, and what decides about their meaning in the session.
-pub(crate) type NamesOnServer = (ServerIndex, Box<[u8]>, [Option<Box<str>>; 3]);
 
 impl Work<'_> {
     pub(crate) fn settle_ok(&mut self, key: ConnectionKey, settle: Settle, ok: &OkPacket<'_>) {

@@ -3,11 +3,12 @@
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::{DiscardReason, Retained};
+use crate::server::connection::DiscardReason;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 use crate::statement::completion_type::Closes;
 use crate::statement::work::Work;
 

@@ -3,7 +3,7 @@
 use weir_sql::Kind;
 
 use super::Histogram;
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// How often statements of each kind have run, and how long they took. There are as many rows as kinds at most.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::{HashMap, HashMapExt};
 
 use super::{Caller, CallerId, Histogram};
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Rows, and different texts, of one table; a full one is handed over unasked. With texts of
 /// mysql-query_digests_max_digest_length it takes some 11 MB.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::CallerId;
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Rows of one worker. Errors of further kinds are counted as dropped.
 const ERRORS_MAX: usize = 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Caller, CommandRow, DigestTable, Histogram, RuleTimes, Statistics, Totals};
+use crate::keys::Nanos;
 use crate::peer::Peer;
-use crate::worker::Nanos;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

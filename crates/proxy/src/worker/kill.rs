@@ -5,7 +5,7 @@
 
 use weir_protocol::error;
 
-use crate::context::keys::SessionKey;
+use crate::keys::SessionKey;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::shared::{Asker, KillOutcome, Message, Victims};

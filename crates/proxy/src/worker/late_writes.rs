@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::context::keys::{ConnectionKey, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, ServerIndex, SessionKey};
 use crate::outbox::Order;
 use crate::server::connection::Expected;
 use crate::worker::Worker;

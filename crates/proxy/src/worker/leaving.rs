@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::Pools;
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::Health;
 use crate::statement::lease::MOVED;
-use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
 use crate::statement::work::Work;
 use crate::stats::WritingRow;
 use crate::worker::Worker;

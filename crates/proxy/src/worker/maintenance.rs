@@ -4,7 +4,7 @@
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::outbox::{Owner, SocketId};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use weir_config::Listener;
 
 use crate::context::Context;
-pub use crate::context::keys::Nanos;
+pub use crate::keys::Nanos;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::peer::Peer;
 use crate::pool::pools::Pools;
@@ -203,5 +203,10 @@ impl Worker {
                 self.remove(key);
             }
         }
+    }
+
+    /// The end of a batch: what was logged in it goes to the writer. Never waits.
+    pub fn end_batch(&mut self) {
+        self.ctx.query_log.feed.flush();
     }
 }

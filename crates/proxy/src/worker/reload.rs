@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::context::Context;
-use crate::context::keys::{Nanos, ServerIndex};
+use crate::keys::{Nanos, ServerIndex};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::{Group, Pool, Pools};
 use crate::server::connection::DiscardReason;

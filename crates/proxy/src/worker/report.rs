@@ -7,7 +7,7 @@ use weir_session::pin::Pins;
 use weir_sql::Kind;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{ServerConnection, Stage};

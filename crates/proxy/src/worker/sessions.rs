@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use crate::context::Context;
-use crate::context::keys::SessionKey;
+use crate::keys::SessionKey;
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
 use crate::session::Session;

@@ -2,8 +2,8 @@
 //! statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
 //! connections are looked over.
 
-use crate::context::keys::Nanos;
 use crate::context::timers::{OfSession, OfSocket};
+use crate::keys::Nanos;
 use crate::outbox::Owner;
 use crate::session::Session;
 use crate::session::phase::Phase;

@@ -8,7 +8,7 @@ use weir_topology::ServerShared;
 
 use super::{Nanos, RETRY_FIRST_NS};
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::keys::{ConnectionKey, ServerIndex};
 use crate::pool::pools::{Pool, Pools};
 use crate::shared::Message;
 

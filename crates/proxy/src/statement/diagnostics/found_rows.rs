@@ -10,14 +10,15 @@ use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_sql::{Access, Counts, Effects, Kind, Uses};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::{Expected, Retained};
+use crate::server::connection::Expected;
 use crate::server::connections::Connections;
+use crate::server::errors::REFUSED;
 use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::statement::effects::REFUSED;
+use crate::session::retained::Retained;
 use crate::statement::work::Work;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.

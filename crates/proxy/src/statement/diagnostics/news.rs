@@ -2,7 +2,8 @@
 
 use crate::context::Context;
 use crate::pool::turns::News;
-use crate::server::connection::{Asked, Retained};
+use crate::server::connection::Asked;
+use crate::session::retained::Retained;
 use crate::session::{Diagnostics, Session};
 
 impl Session {

@@ -6,10 +6,11 @@
 use weir_sql::Uses;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
-use crate::server::connection::{Expected, Known, Retained, ServerConnection};
+use crate::keys::ConnectionKey;
+use crate::server::connection::{Expected, Known, ServerConnection};
 use crate::server::connections::Connections;
 use crate::session::Session;
+use crate::session::retained::Retained;
 use crate::statement::diagnostics::found_rows::query_of;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says

@@ -9,14 +9,15 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
-use crate::server::connection::{Expected, Retained, RetainedFor};
+use crate::server::connection::{Expected, RetainedFor};
 use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 use crate::statement::work::Work;
 
 impl Pools {

@@ -10,22 +10,12 @@ use weir_session::pin::Pins;
 use weir_sql::Effects;
 
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Lost;
+use crate::server::errors::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::session::Session;
 use crate::session::execution::Ending;
+use crate::session::execution::Lost;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
-use crate::worker::replies::GOODBYE;
-
-/// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
-///
-/// It waits for that command: some client libraries throw away what they get while they have asked nothing.
-pub(crate) struct PendingError {
-    error: ServerError,
-    message: String,
-    /// COM_RESET_CONNECTION would not have ended what is lost.
-    outlives_reset: bool,
-}
 
 impl Work<'_> {
     /// A session's lease is gone; `breaks_off` as [`Replies::breaks_off`] said before.
@@ -96,8 +86,7 @@ impl Work<'_> {
         );
         if is_answering {
             // Behind what it has sent of its file the client waits for an answer.
-            let file_at =
-                session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+            let file_at = session.input.infile.as_deref().map(crate::session::infile::Infile::next_sequence);
             return self.break_off(breaks_off.or(file_at), error, &message);
         }
         self.fail_session(error, &message);
@@ -217,30 +206,3 @@ impl Session {
         self.execution.ending == Ending::Err(LOCK_DEADLOCK.code) || is_owed
     }
 }
-
-impl Session {
-    /// Has the session's next command answered with this error, and what it had on the lost connection, and the session
-    /// closed.
-    pub(crate) fn fail_next(&mut self, error: ServerError, message: String) {
-        let board = self.pins_on_lease();
-        let pins = board.pins();
-        board.clear();
-        let had = if pins.is_empty() { "its character set".to_owned() } else { pins.words() };
-        let message = format!("{message}, and with it: {had}");
-        tracing::info!(
-            self = self.id,
-            told = message,
-            "a session's server connection was lost: its next command gets the error"
-        );
-        let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
-        self.farewell
-            .pending_error
-            .get_or_insert_with(|| Box::new(PendingError { error, message, outlives_reset }));
-    }
-}
-
-/// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
-pub(crate) const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
-
-/// The connection that held a session's state is gone, between statements.
-pub(crate) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08S01" };

@@ -24,15 +24,16 @@ use weir_session::pin::Pins;
 use weir_sql::Effects;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::DiscardReason;
+use crate::server::errors::LEASE_LOST;
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::server::errors::{is_cut_off, is_handing_over, is_read_only, is_wsrep_refusal};
 use crate::session::Session;
 use crate::session::execution::Refusal;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::{LEASE_LOST, OUTCOME_UNKNOWN};
 use crate::statement::work::Work;
 
 impl Work<'_> {

@@ -8,10 +8,10 @@
 use weir_sql::Kind;
 
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Lost;
 use crate::session::Session;
+use crate::session::execution::Lost;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
 

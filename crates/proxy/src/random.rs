@@ -4,7 +4,7 @@ use sha2::Digest;
 use sha2::Sha256;
 use weir_protocol::handshake::Scramble;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 
 /// Scrambles and jitter: the hash of a secret seed and a counter, so that the driver gives the seed once and the
 /// core stays deterministic.
