@@ -9,6 +9,7 @@
 mod answers;
 mod client;
 mod context;
+mod diagnostics;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod io;
@@ -19,6 +20,8 @@ pub mod peer;
 mod plan;
 mod pool;
 mod random;
+mod recovery;
+mod reply;
 mod server;
 pub mod service;
 mod session;
@@ -29,4 +32,5 @@ mod statement;
 pub mod stats;
 mod stream;
 pub mod verifier;
+mod work;
 pub mod worker;

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::server::connection::Expected;
 use crate::session::Session;
 use crate::session_id;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// ER_TARGET_NOT_EXPLAINABLE of MariaDB, ER_EXPLAIN_NOT_SUPPORTED of MySQL.
 const NOTHING_TO_EXPLAIN: [ServerError; 2] =

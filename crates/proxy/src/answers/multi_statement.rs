@@ -9,25 +9,6 @@ use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::retained::Retained;
 
-/// Statements with one of these may give rows, and so set FOUND_ROWS().
-const GIVING_ROWS: [&[u8]; 15] = [
-    b"SELECT",
-    b"SHOW",
-    b"CALL",
-    b"EXECUTE",
-    b"WITH",
-    b"DESC",
-    b"DESCRIBE",
-    b"EXPLAIN",
-    b"ANALYZE",
-    b"CHECK",
-    b"OPTIMIZE",
-    b"REPAIR",
-    b"HANDLER",
-    b"DO",
-    b"UPDATE",
-];
-
 /// Whether what stands here is known before the text runs, also behind other statements of it.
 pub(crate) fn is_known_before(place: &Substitution) -> bool {
     match &place.what {
@@ -39,12 +20,6 @@ pub(crate) fn is_known_before(place: &Substitution) -> bool {
         | What::LastGtid
         | What::SessionTrackVariable(_) => true,
     }
-}
-
-/// Whether a part of a text may set FOUND_ROWS().
-pub(crate) fn may_count_rows(text: &[u8]) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 impl Session {

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
@@ -14,7 +13,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::retained::Retained;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -36,7 +35,7 @@ impl Work<'_> {
     /// A statement that is about the session as the client knows it, which no server does.
     pub(crate) fn answer_or_rewrite(&mut self) -> Outcome {
         let statement = self.session.execution.plan.statement();
-        if self.fetches_from_elsewhere() {
+        if self.pools.fetches_from_elsewhere(self.ctx, self.session) {
             return Outcome::Asked;
         }
         if statement.effects.contains(Effects::KILL) && self.session.runs_several() {
@@ -102,9 +101,6 @@ fn put_item_end(
     }
     item.end
 }
-
-/// MySQL's error for a KILL of somebody else's connection.
-pub(crate) const KILL_DENIED: ServerError = ServerError { code: 1095, sqlstate: *b"HY000" };
 
 impl Pools {
     /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put

@@ -11,36 +11,25 @@ use std::collections::HashSet;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Encoding;
 use weir_protocol::error::{self, ServerError};
-use weir_protocol::frame::{self, HEADER_LEN, Header};
-use weir_protocol::ok::{ErrPacket, OkPacket};
-use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
-use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
 use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
 
-use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
 use crate::session::Session;
-use crate::session::execution::Ending;
-use crate::session::phase::Phase;
 use crate::session::tracking::{Item, Tracking};
-use crate::statement::work::Work;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =
     "session_track variables can be set by a plain SET statement only, which may be prepared";
 
-/// Answers to Weir's questions beyond this are not kept: no list is so long.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Names that a server is asked about at once, and that a worker remembers.
-const NAMES_MAX: usize = 1024;
+pub(crate) const NAMES_MAX: usize = 1024;
 
 /// The assignments of a text that can be taken apart.
 pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) -> Option<Vec<Assignment>> {
@@ -49,72 +38,15 @@ pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) ->
     weir_sql::assignments(text, dialect).filter(|_| is_plain)
 }
 
-impl Work<'_> {
-    /// An answer is complete. True if the command is over.
-    pub(crate) fn tracked(&mut self, key: ConnectionKey) -> bool {
-        self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
-        // It was a query, which says nothing of the session's own.
-        self.pools.connections[key].known.found_rows = None;
-        (self.pools.connections[key].known.row_count, self.pools.connections[key].known.has_conditions) =
-            (None, true);
-        let capabilities = BACKEND_CAPABILITIES | self.pools.connections[key].capabilities;
-        let encoding = self.pools.connections[key].results_on();
-        let session = &mut *self.session;
-        let Some(tracking) = &mut session.execution.tracking else { return true };
-        let answer = std::mem::take(&mut tracking.answer);
-        match &tracking.asked {
-            None => tracking.take_values(&answer, capabilities, encoding),
-            Some(asked) => {
-                for row in packets(&answer).skip(tracking.columns) {
-                    let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
-                    let name = String::from_utf8_lossy(&word(name)).to_ascii_lowercase();
-                    if asked.contains(&name) && self.ctx.learnt.variable_names.len() < NAMES_MAX {
-                        self.ctx.learnt.variable_names.insert(name.into());
-                    }
-                }
-            }
-        }
-        match self.pools.track_on(self.ctx, self.session) {
-            Outcome::Run => {
-                self.session.phase = Phase::Running;
-                self.prepare_connection(key);
-                false
-            }
-            Outcome::Answered | Outcome::Asked => true,
-        }
-    }
-
-    /// A statement that sets such variables is executed: that is a query with its text.
-    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
-        let session = &*self.session;
-        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
-        let text = session.prepared.all.get(&id).and_then(|statement| {
-            crate::answers::parameters::as_text(
-                statement,
-                payload,
-                session.capabilities,
-                session.tracked.dialect,
-            )
-        });
-        self.pools.drop_long_data(self.ctx, self.session, id);
-        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
-            if self.session.input.upload.is_some() {
-                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
-                return false;
-            }
-            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
-            self.command_done();
-            return true;
-        };
-        self.session.put_query_text(&text);
-        self.query()
-    }
-}
-
 impl Tracking {
     /// Takes the values of expressions from the only row of an answer to a connection with these capabilities, with text
     /// in this encoding.
-    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities, encoding: Option<Encoding>) {
+    pub(crate) fn take_values(
+        &mut self,
+        answer: &[u8],
+        capabilities: Capabilities,
+        encoding: Option<Encoding>,
+    ) {
         let packets: Vec<&[u8]> = packets(answer).collect();
         let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
         let mut values = rows.first().map(|row| TextRow::new(row));
@@ -164,7 +96,7 @@ fn given(column_type: ColumnType, value: Option<&[u8]>, encoding: Option<Encodin
 }
 
 /// The payloads of whole packets.
-fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let end = HEADER_LEN + Header::parse(rest)?.len;
@@ -179,26 +111,6 @@ const GTIDS: &str = "session_track_gtids";
 const NOT_IN_TRANSACTION: ServerError = ServerError { code: 1766, sqlstate: *b"HY000" };
 /// MySQL's error for a variable that is listed twice.
 const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };
-
-impl ServerConnection {
-    /// The server can't evaluate it. Its packet would have a sequence id that the client does not expect.
-    fn track_refused(
-        &self,
-        ctx: &mut Context,
-        session: &mut Session,
-        payload: &[u8],
-    ) -> Result<(), BrokenReply> {
-        let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
-        let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
-        session.execution.ending = Ending::Err(err.code);
-        session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
-        if let Some(buffer) = ctx.out.buffer(session.socket) {
-            frame::packet(buffer, &mut 1, |out| err.write(out));
-        }
-        self.count_error(ctx, session, err.code, err.message);
-        Ok(())
-    }
-}
 
 impl Pools {
     /// What a session sees that has set nothing.
@@ -243,7 +155,7 @@ impl Pools {
     }
 
     /// The next question, or the end.
-    fn track_on(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
+    pub(crate) fn track_on(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
         let Some(tracking) = session.execution.tracking.as_deref() else {
             return Outcome::Answered;
         };
@@ -340,56 +252,6 @@ impl Pools {
         session.execution.tries.is_sent = false;
         session.execution.text.rewritten = Some(rest);
         Outcome::Run
-    }
-
-    /// A piece of the answer to one of the questions: nothing of it but an error is for the client.
-    pub(crate) fn take_track_reply(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        key: ConnectionKey,
-        step: Step,
-        bytes: &[u8],
-    ) -> Result<(), BrokenReply> {
-        let control = match step {
-            Step::Pass(_) => {
-                if let Some(tracking) = &mut session.execution.tracking
-                    && tracking.answer.len() + bytes.len() <= ANSWER_BYTES_MAX
-                {
-                    tracking.answer.extend_from_slice(bytes);
-                }
-                return Ok(());
-            }
-            Step::Control(control, _) => control,
-            Step::ColumnsEnd | Step::Done | Step::NeedMore => return Ok(()),
-        };
-        let payload = &bytes[HEADER_LEN..];
-        match control {
-            Control::Err => {
-                if let Some(refusal) = self.refusal(ctx, session, key, payload) {
-                    session.execution.reply.refusal = Some(refusal);
-                    return Ok(());
-                }
-                self.connections[key].track_refused(ctx, session, payload)
-            }
-            Control::ColumnCount => {
-                if let Some(tracking) = &mut session.execution.tracking {
-                    tracking.columns = payload.first().copied().map_or(0, usize::from);
-                    tracking.answer.clear();
-                }
-                Ok(())
-            }
-            Control::Ok | Control::ResultEnd => {
-                let ok =
-                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
-                self.take_tracked(ctx, session, key, &ok)?;
-                session.take_status(ok.status, ctx.now);
-                session.execution.ending =
-                    Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
-                Ok(())
-            }
-            Control::PrepareOk | Control::LocalInfile => Err(BrokenReply::UnexpectedPacket(0xFB)),
-        }
     }
 
     /// The server reports one of these variables: code that no SET of the session's shows has set it.

@@ -14,7 +14,7 @@ use crate::session::phase::Phase;
 use crate::session::retained::Retained;
 use crate::session::text::COMMAND_BYTES_KEPT;
 use crate::statement::route::Routed;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
 const CHANGES_REFUSED_MAX: u8 = 3;
@@ -231,6 +231,35 @@ impl Work<'_> {
                 false
             }
         }
+    }
+
+    /// Answers a command with the farewell that the session has for it, if any. False if the command is to be taken as
+    /// usual.
+    pub(crate) fn gives_pending_error(&mut self, command: Option<Command>) -> bool {
+        let session = &mut *self.session;
+        let Some(pending_error) = &session.farewell.pending_error else { return false };
+        match command {
+            Some(Command::Quit | Command::StmtClose) => return false,
+            // Everything that was lost would be given up.
+            Some(Command::ChangeUser) => {
+                session.farewell.pending_error = None;
+                return false;
+            }
+            Some(Command::ResetConnection) if !pending_error.outlives_reset => {
+                session.farewell.pending_error = None;
+                return false;
+            }
+            // It is not answered; the EXECUTE behind it is.
+            Some(Command::StmtSendLongData) => {
+                self.drop_command();
+                return true;
+            }
+            _ => {}
+        }
+        if let Some(pending_error) = session.farewell.pending_error.take() {
+            self.fail_session(pending_error.error, &pending_error.message);
+        }
+        true
     }
 }
 

@@ -3,16 +3,14 @@
 //! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
 //! was sent, or the statement is executed again, reset or closed.
 
-use weir_protocol::command::{self, StmtFetch};
+use weir_protocol::command::StmtFetch;
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::prepared::LongData;
 
 use crate::client::command::statement_id;
-use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
-use crate::server::connection::ServerConnection;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// COM_STMT_FETCH.
@@ -78,17 +76,6 @@ impl Work<'_> {
         self.session.update_statement_pins();
         if !self.pools.stays(self.session) {
             self.pools.release(self.ctx, self.session);
-        }
-    }
-}
-
-impl ServerConnection {
-    /// Closes a statement of a server.
-    pub(crate) fn close_on(&self, ctx: &mut Context, id: u32) {
-        let socket = self.socket;
-        if let Some(buffer) = ctx.out.buffer(socket) {
-            command::put_stmt_close(buffer, id);
-            ctx.statistics.totals.server_closes += 1;
         }
     }
 }

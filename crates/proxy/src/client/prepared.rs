@@ -15,7 +15,7 @@ use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::session::Session;
 use crate::session::prepared::reads_diagnostics;
 use crate::statement::route::Routed;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
@@ -153,6 +153,32 @@ impl Work<'_> {
             }
         }
         self.start()
+    }
+
+    /// A statement that sets such variables is executed: that is a query with its text.
+    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
+        let session = &*self.session;
+        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
+        let text = session.prepared.all.get(&id).and_then(|statement| {
+            crate::answers::parameters::as_text(
+                statement,
+                payload,
+                session.capabilities,
+                session.tracked.dialect,
+            )
+        });
+        self.pools.drop_long_data(self.ctx, self.session, id);
+        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
+            if self.session.input.upload.is_some() {
+                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
+                return false;
+            }
+            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
+            self.command_done();
+            return true;
+        };
+        self.session.put_query_text(&text);
+        self.query()
     }
 }
 

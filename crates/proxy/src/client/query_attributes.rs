@@ -8,7 +8,7 @@ use weir_protocol::command::{NO_QUERY_ATTRIBUTES, query_attributes_len};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been

@@ -1,4 +1,4 @@
-//! What all parts of a worker use: names of what it keeps, the time, timers, randomness, what is learnt and counted.
+//! What all parts of a worker use: the time, timers, randomness, what is learnt and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What idle connections still know of sessions that have left them: see [`crate::statement::diagnostics::retained`].
+//! What idle connections still know of sessions that have left them: see [`crate::diagnostics::retained`].
 
 use crate::context::Context;
 use crate::keys::ConnectionKey;

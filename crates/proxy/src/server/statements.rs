@@ -57,4 +57,13 @@ impl ServerConnection {
         }
         self.expect(ctx, Expected::Prepare(prepared));
     }
+
+    /// Closes a statement of a server.
+    pub(crate) fn close_on(&self, ctx: &mut Context, id: u32) {
+        let socket = self.socket;
+        if let Some(buffer) = ctx.out.buffer(socket) {
+            command::put_stmt_close(buffer, id);
+            ctx.statistics.totals.server_closes += 1;
+        }
+    }
 }

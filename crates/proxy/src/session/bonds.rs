@@ -8,7 +8,7 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 use weir_sql::{Effects, Kind};
 
-use crate::context::Draining;
+use crate::context::{Context, Draining};
 use crate::keys::{ConnectionKey, Nanos};
 use crate::session::Session;
 use crate::session::phase::Phase;
@@ -113,5 +113,31 @@ impl Draining {
     pub(crate) fn ends(self, session: &Session) -> bool {
         let is_new = session.execution.record.begun_at == 0 && self.newcomers_until != 0;
         !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
+
+impl Session {
+    pub(crate) fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
+        self.lease = detour.lease;
+        self.pins = detour.pins;
+        self.diagnostics.retained = detour.retained;
+        self.stay.stays_in = detour.stays_in;
+        self.is_pinned_to_reader = detour.is_pinned_to_reader;
+        self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
+        self.transaction.is_read_only = detour.is_read_only;
+        self.transaction.since = detour.transaction_since;
+        self.transaction.is_autocommit = true; // else it would not have stepped aside
+        // What was different on the other connection was a part of the state that it had there.
+        self.tracked.suits = None;
+        if !Rc::ptr_eq(&self.tracked.state, &detour.state) {
+            self.set_state(ctx, detour.state);
+        }
+    }
+
+    /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
+    pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
+        let Some(detour) = self.stay.detour.take() else { return false };
+        self.take_back(ctx, *detour);
+        self.lease.is_some()
     }
 }

@@ -8,6 +8,7 @@ use weir_sql::{Kind, Uses};
 
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
+use crate::session::phase::Phase;
 use crate::session::{Input, Session};
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
@@ -31,6 +32,19 @@ impl Session {
         };
         self.execution.reply.words = Some(words);
         words
+    }
+
+    /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
+    /// something else to the server.
+    pub(crate) fn begin_again(&mut self, ctx: &mut Context) {
+        self.restore_query_attributes();
+        self.phase = Phase::Idle;
+        self.input.command_bytes = 0;
+        self.input.upload = None;
+        self.place.decided = Some(Box::new(*self.execution.plan.decision()));
+        if self.diagnostics.fetching == 0 {
+            ctx.runnable.push_back((self.key, self.socket));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.

@@ -17,7 +17,7 @@ use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
 const HOLDING: Effects = Effects::USER_VARIABLE

@@ -25,7 +25,7 @@ use crate::server::variables::{Meaning, meaning_of};
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::execution::Reported;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// One step of a relayed reply.

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::session::text::COMMAND_BYTES_KEPT;
 use crate::snapshot::Snapshot;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
 const NOT_ALLOWED: ServerError = ServerError { code: 1148, sqlstate: *b"42000" };

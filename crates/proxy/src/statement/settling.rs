@@ -17,7 +17,7 @@ use crate::server::fetch::last_packet;
 use crate::session::Session;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
 const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \

@@ -10,7 +10,7 @@ use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
 use crate::session::retained::Retained;
 use crate::statement::completion_type::Closes;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// The reply to a session's command is complete.
@@ -78,7 +78,7 @@ impl Work<'_> {
         self.session.phase = Phase::Settling;
         if settle == Settle::Collation && self.session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
             // The question is a query, and has a number of rows itself.
-            self.save_diagnostics(key);
+            self.pools.save_diagnostics(self.ctx, self.session, key);
         }
         self.pools.connections[key].ask(self.ctx, settle);
     }

@@ -23,7 +23,7 @@ use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// How often it is looked whether the lease has been extended.
 const LOOK_EVERY_NS: Nanos = 5_000_000;

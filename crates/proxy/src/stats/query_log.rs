@@ -1,6 +1,5 @@
 //! Passes records to the logs: statements when they have ended, and the begin and end of sessions.
 
-
 use weir_config::LogVariables;
 use weir_query_log::Feed;
 

@@ -8,7 +8,7 @@ use crate::keys::Nanos;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::session::tracked::{SECOND_NS, WATCHED_UP_TO_S};
-use crate::statement::work::Work;
+use crate::work::Work;
 use crate::worker::Worker;
 
 /// What MySQL says before it closes the connection (seen on 9.7). MariaDB says nothing (10.11).

@@ -12,8 +12,8 @@ use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::Health;
 use crate::statement::lease::MOVED;
-use crate::statement::work::Work;
 use crate::stats::WritingRow;
+use crate::work::Work;
 use crate::worker::Worker;
 use crate::worker::sessions::Sessions;
 

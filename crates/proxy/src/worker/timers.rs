@@ -8,7 +8,7 @@ use crate::outbox::Owner;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::shared::Drain;
-use crate::statement::work::Work;
+use crate::work::Work;
 use crate::worker::Worker;
 
 /// While draining for another process that has the listeners: how long a client that came just before may take for its

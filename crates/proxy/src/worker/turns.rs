@@ -6,7 +6,7 @@ use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::Waiter;
 use crate::server::errors::LEASE_LOST;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 use crate::worker::Worker;
 
 impl Worker {

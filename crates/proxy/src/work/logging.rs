@@ -6,7 +6,7 @@ use weir_protocol::command::Command;
 use weir_query_log::{Command as LoggedAs, Statement};
 
 use crate::session::execution::Ending;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).
 const CLIENT_LEFT: u16 = 2013;

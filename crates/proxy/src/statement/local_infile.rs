@@ -10,7 +10,7 @@ use crate::keys::ConnectionKey;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::session::Session;
 use crate::session::infile::Infile;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// The server asks for a file. It gets one only if the client's own statement names it: a server that asks for

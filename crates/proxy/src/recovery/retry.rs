@@ -8,36 +8,9 @@
 use weir_sql::Kind;
 
 use crate::context::Context;
-use crate::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
 use crate::session::Session;
 use crate::session::execution::Lost;
-use crate::session::phase::Phase;
-use crate::statement::work::Work;
-
-/// By then the worker has heard of all connections that were lost at the same time.
-const AGAIN_AFTER_NS: Nanos = 1_000_000;
-
-impl Work<'_> {
-    /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
-    /// other connections to that server may be lost as well, and it is not to be sent on one of them.
-    pub(crate) fn run_again(&mut self, lost: Lost) {
-        let session = &mut *self.session;
-        session.phase = Phase::waiting(self.ctx.now);
-        let execution = &mut session.execution;
-        execution.tries.attempts += 1;
-        if execution.tries.is_sent {
-            execution.tries.failures = execution.tries.failures_with(lost, self.ctx.now);
-        }
-        execution.tries.lost_on = Some(lost.server);
-        execution.tries.lost_at = self.ctx.now;
-        if !execution.tries.is_sent {
-            return self.acquire();
-        }
-        self.pools.parked.extend(session.waiter());
-        self.ctx.timers.unpark(self.ctx.now + AGAIN_AFTER_NS);
-    }
-}
 
 impl Session {
     /// Whether the work of a session without pins that loses its connection may simply be started again: nothing of it

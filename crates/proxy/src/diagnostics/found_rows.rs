@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_protocol::error::LOCK_DEADLOCK;
 use weir_sql::{Access, Counts, Effects, Kind, Uses};
 
 use crate::context::Context;
@@ -19,7 +19,6 @@ use crate::server::errors::REFUSED;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::retained::Retained;
-use crate::statement::work::Work;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.
 const ROWS_MAX: u64 = 10_000;
@@ -44,22 +43,6 @@ pub(crate) enum Counted {
     Unsure,
     /// The same as [`Counted::Unsure`], by a statement after which hardly anybody asks: not worth a question.
     Incidental,
-}
-
-impl Work<'_> {
-    /// The query in front was refused: the number is not known behind the statement. Inside a transaction the error is
-    /// the transaction's, and then it is the statement's, which has not been sent.
-    pub(crate) fn found_rows_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
-        self.pools.connections[key].known.found_rows = None;
-        if self.session.execution.tries.is_sent {
-            return;
-        }
-        if error.code == LOCK_DEADLOCK.code {
-            return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
-        }
-        // Else it would be sent again.
-        self.session.diagnostics.found_rows = None;
-    }
 }
 
 /// Kinds of statements that run no query unless one stands in them.
@@ -220,8 +203,7 @@ impl Pools {
             return Counted::Unsure;
         }
         if session.runs_several() {
-            let may_count =
-                has_query || crate::answers::multi_statement::may_count_rows(session.command_text());
+            let may_count = has_query || may_count_rows(session.command_text());
             return if may_count { Counted::Unsure } else { Counted::Not };
         }
         let is_mysql = !self.speaks_mariadb(ctx, session);
@@ -323,6 +305,31 @@ impl Connections {
         session.diagnostics.found_rows.is_some()
             && session.diagnostics.found_rows == self[key].known.found_rows
     }
+}
+
+/// Statements with one of these may give rows, and so set FOUND_ROWS().
+const GIVING_ROWS: [&[u8]; 15] = [
+    b"SELECT",
+    b"SHOW",
+    b"CALL",
+    b"EXECUTE",
+    b"WITH",
+    b"DESC",
+    b"DESCRIBE",
+    b"EXPLAIN",
+    b"ANALYZE",
+    b"CHECK",
+    b"OPTIMIZE",
+    b"REPAIR",
+    b"HANDLER",
+    b"DO",
+    b"UPDATE",
+];
+
+/// Whether a part of a text may set FOUND_ROWS().
+fn may_count_rows(text: &[u8]) -> bool {
+    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+        .any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 #[cfg(test)]

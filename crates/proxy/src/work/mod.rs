@@ -1,8 +1,13 @@
-//! A session at work.
+//! A session at work, and how its command, its lease and itself end.
 
 use crate::context::Context;
 use crate::pool::pools::Pools;
 use crate::session::Session;
+
+pub(crate) mod ending;
+pub(crate) mod lease;
+pub(crate) mod logging;
+pub(crate) mod moving;
 
 /// A session at work, with what its work may touch: the connections of its worker, and what all parts share. There is no
 /// way from here to another session. What becomes of others is left with [`Pools`], and what needs all sessions with

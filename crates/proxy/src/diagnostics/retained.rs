@@ -4,8 +4,6 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
-use weir_protocol::error::{self, ServerError};
-use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use crate::context::Context;
@@ -13,12 +11,10 @@ use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
-use crate::server::connection::{Expected, RetainedFor};
+use crate::server::connection::RetainedFor;
 use crate::server::connections::Connections;
 use crate::session::Session;
-use crate::session::phase::Phase;
 use crate::session::retained::Retained;
-use crate::statement::work::Work;
 
 impl Pools {
     /// The lease is about to be released: what only it knows is marked on it.
@@ -68,64 +64,50 @@ impl Pools {
         taker.diagnostics.has_own_insert_id |= asked.gives_id;
         self.news.push_back(News::Asked(asked));
     }
-}
-
-impl Work<'_> {
-    /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
-    /// the statement that needs it is under way already.
-    pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
-        let connection = &mut self.pools.connections[key];
-        let Some(Expected::Fetch(fetch)) = connection.replies.expected.front() else { return };
-        let (owner, gives_id) = (fetch.socket, fetch.gives_id);
-        if owner == self.session.socket {
-            return self.pools.saving_refused(self.ctx, self.session, key, error, text);
-        }
-        if !gives_id {
-            return;
-        }
-        connection.known.insert_id = None;
-        self.session.diagnostics.has_own_insert_id = false;
-        if self.session.execution.tries.is_sent {
-            self.insert_id_refused(key, error, text);
-        }
-    }
 
     /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
-    pub(crate) fn save_diagnostics(&mut self, key: ConnectionKey) {
-        let session = &mut *self.session;
-        self.pools.mark_retained(self.ctx, session, key);
-        self.pools.fetch_retained(self.ctx, session, key);
+    pub(crate) fn save_diagnostics(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
+        self.mark_retained(ctx, session, key);
+        self.fetch_retained(ctx, session, key);
     }
 
     /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
-    pub(crate) fn saves_first(&mut self, key: ConnectionKey) -> bool {
-        let session = &*self.session;
+    pub(crate) fn saves_first(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        key: ConnectionKey,
+    ) -> bool {
         let ends = match session.execution.plan.kind() {
             // It stays over a reset, behind which the connection does not know it.
             CommandKind::Reset => Retained::FOUND_ROWS,
             // A query of Weir's own.
             CommandKind::Track => Retained::FOUND_ROWS | Retained::WARNINGS | Retained::INSERT_ID,
             // What ends the conditions is a query itself.
-            _ if self.pools.connections.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
+            _ if self.connections.needs_no_conditions(session, key) => Retained::FOUND_ROWS,
             _ => return false,
         };
         if !session.diagnostics.retained.intersects(ends) {
             return false;
         }
-        self.save_diagnostics(key);
+        self.save_diagnostics(ctx, session, key);
         // A number for which hardly anybody asks is not fetched but given up.
-        !self.pools.connections[key].replies.expected.is_empty()
+        !self.connections[key].replies.expected.is_empty()
     }
 
     /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
-    pub(crate) fn waits_for_retained(&mut self, key: ConnectionKey) -> bool {
-        let session = &*self.session;
+    pub(crate) fn waits_for_retained(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        key: ConnectionKey,
+    ) -> bool {
         if session.diagnostics.retained_on.is_none() && session.diagnostics.fetching == 0 {
             return false;
         }
         let mut needed = Retained::empty();
-        needed.set(Retained::INSERT_ID, self.session.needs_insert_id(self.ctx));
-        needed.set(Retained::FOUND_ROWS, self.pools.needs_found_rows(self.ctx, self.session));
+        needed.set(Retained::INSERT_ID, session.needs_insert_id(ctx));
+        needed.set(Retained::FOUND_ROWS, self.needs_found_rows(ctx, session));
         needed.set(Retained::WARNINGS, session.executes_question());
         if needed.is_empty() {
             return false;
@@ -134,15 +116,14 @@ impl Work<'_> {
             && retained_on != key
             && session.diagnostics.retained.intersects(needed)
         {
-            self.pools.fetch_retained(self.ctx, self.session, retained_on);
+            self.fetch_retained(ctx, session, retained_on);
         }
-        self.session.diagnostics.fetching > 0
+        session.diagnostics.fetching > 0
     }
 
     /// The session's statement asks for diagnostics, and not the lease where it will run knows them but a connection
     /// that the session had before: they are fetched first, and then the statement is begun again.
-    pub(crate) fn fetches_from_elsewhere(&mut self) -> bool {
-        let session = &*self.session;
+    pub(crate) fn fetches_from_elsewhere(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
         let uses = session.execution.plan.statement().uses;
         let mut wanted = Retained::empty();
         wanted.set(Retained::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
@@ -154,48 +135,12 @@ impl Work<'_> {
         else {
             return false;
         };
-        if !self.pools.connections[retained_on]
-            .traces
-            .retained_for
-            .is_some_and(|mark| mark.what.intersects(wanted))
+        if !self.connections[retained_on].traces.retained_for.is_some_and(|mark| mark.what.intersects(wanted))
         {
             return false;
         }
-        self.pools.fetch_retained(self.ctx, self.session, retained_on);
-        self.session.begin_again(self.ctx);
-        true
-    }
-}
-
-impl Work<'_> {
-    /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
-    pub(crate) fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
-        let session = &*self.session;
-        let execution = &session.execution;
-        let asks = |uses| execution.plan.asks_for(uses);
-        let message = if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
-            "LAST_INSERT_ID() is lost: the connection that knew it is gone"
-        } else if asks(Uses::FOUND_ROWS)
-            && session.diagnostics.found_rows.is_none()
-            && !self.pools.connections.has_own_found_rows(self.session, key)
-        {
-            "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
-             that may have run a query or not"
-        } else if session.asks_for_copied_conditions()
-            && !self.pools.connections.has_own_conditions(self.session, key)
-        {
-            "another session has used the connection: ask for warnings in a statement that is not prepared"
-        } else if self.pools.connections[key].known.asks_for_lost_row_count(self.session) {
-            "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
-        } else {
-            return false;
-        };
-        if session.input.upload.is_some() {
-            self.fail_session(error::UNKNOWN_ERROR, message);
-        } else {
-            self.answer_error(error::UNKNOWN_ERROR, message);
-            self.pools.release_if_free(self.ctx, self.session);
-        }
+        self.fetch_retained(ctx, session, retained_on);
+        session.begin_again(ctx);
         true
     }
 }
@@ -291,25 +236,6 @@ impl Pools {
         // MySQL (9.7) clears them at every other statement.
         session.kind_leaves_warnings() && self.speaks_mariadb(ctx, session)
     }
-
-    /// The same on the holder's own lease. In a transaction it may be Galera's 1213, which was meant for the client: for
-    /// the statement that is about to be sent, else for the next one.
-    fn saving_refused(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        key: ConnectionKey,
-        error: ServerError,
-        text: &str,
-    ) {
-        if error.code != error::LOCK_DEADLOCK.code || !session.pins.pins().contains(Pins::TRANSACTION) {
-            return;
-        }
-        if matches!(session.phase, Phase::Running) && !session.execution.tries.is_sent {
-            return self.refused_in_front(ctx, session, key, error, text);
-        }
-        session.farewell.owed_error = Some(Box::new((error, text.into())));
-    }
 }
 
 impl Connections {
@@ -370,6 +296,33 @@ impl Connections {
         session.diagnostics.retained = Retained::empty();
         if let Some(retained_on) = session.diagnostics.retained_on.take() {
             self[retained_on].traces.retained_for = None;
+        }
+    }
+
+    /// Why a statement that is about to run on this connection can't have the number or the conditions that it asks for: nobody
+    /// knows them any more, and older ones would pass for them.
+    pub(crate) fn what_is_lost(&self, session: &Session, key: ConnectionKey) -> Option<&'static str> {
+        let asks = |uses| session.execution.plan.asks_for(uses);
+        if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
+            Some("LAST_INSERT_ID() is lost: the connection that knew it is gone")
+        } else if asks(Uses::FOUND_ROWS)
+            && session.diagnostics.found_rows.is_none()
+            && !self.has_own_found_rows(session, key)
+        {
+            Some(
+                "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
+                 that may have run a query or not",
+            )
+        } else if session.asks_for_copied_conditions() && !self.has_own_conditions(session, key) {
+            Some(
+                "another session has used the connection: ask for warnings in a statement that is not prepared",
+            )
+        } else if self[key].known.asks_for_lost_row_count(session) {
+            Some(
+                "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared",
+            )
+        } else {
+            None
         }
     }
 }

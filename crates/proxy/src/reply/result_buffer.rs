@@ -5,8 +5,10 @@
 //! that comes in one piece leaves with the same write as without.
 
 use crate::context::Context;
+use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
+use crate::server::connections::Connections;
 use crate::session::Session;
 
 impl Session {
@@ -57,5 +59,23 @@ impl Pools {
         let socket = session.socket;
         session.execution.reply.buffered_bytes_max = limit;
         ctx.out.hold(socket);
+    }
+}
+
+impl Connections {
+    /// Stops reading from the server of a client that does not take its result.
+    pub(crate) fn hold_back(&self, ctx: &mut Context, session: &mut Session) {
+        let Some(lease) = session.lease else { return };
+        let socket = session.socket;
+        if ctx.out.backlog_bytes(socket) <= BACKLOG_HIGH_BYTES {
+            return;
+        }
+        if ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
+            session.send_buffered_result(ctx);
+        }
+        if ctx.out.backlog_bytes(socket) - ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
+            ctx.out.pause(self[lease].socket, true);
+            ctx.out.notify_drained(socket);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions that leave their server with what they have there: when it has no part in their hostgroup any more, or is to
+//! Has sessions leave their server with what they have there: when it has no part in their hostgroup any more, or is to
 //! have none (a switchover, a drain, a failover).
 //!
 //! What lives on the connection is read between two statements, while no command of the session's is taken up, and set on
@@ -13,10 +13,8 @@
 //! ```
 //!
 //! Where a routine has run, which may have done anything, the connection is asked before whether it has left something
-//! else than variables.
+//! else than variables. What is carried is set by `statement::carried`.
 
-
-use weir_protocol::error::ServerError;
 use weir_protocol::ok::OkPacket;
 use weir_protocol::status::StatusFlags;
 use weir_session::login::BACKEND_CAPABILITIES;
@@ -27,15 +25,12 @@ use weir_session::user_variables::{
 };
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
-use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
-use crate::server::connection::{DiscardReason, Expected, HiddenCode, ServerConnection};
-use crate::server::errors::is_wsrep_refusal;
-use crate::session::Session;
+use crate::server::connection::{Expected, HiddenCode};
 use crate::session::moving::{Asking, Carried, Moving, Step};
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// Begins to read what an idle session has on its connection, if that is to be left. True if it has begun: the
@@ -64,7 +59,7 @@ impl Work<'_> {
         }
         if !session.diagnostics.retained.is_empty() {
             // The questions end it there.
-            self.save_diagnostics(lease);
+            self.pools.save_diagnostics(self.ctx, self.session, lease);
         }
         self.session.phase = Phase::Settling;
         self.pools.connections[lease].settling.bytes.clear();
@@ -237,49 +232,5 @@ impl Work<'_> {
         let socket = session.socket;
         self.ctx.out.pause(socket, false);
         self.ctx.runnable.push_back((self.session.key, socket));
-    }
-
-    /// It is set.
-    pub(crate) fn carried_set(&mut self, lease: ConnectionKey) {
-        if self.pools.connections[lease].discard_reason.is_none() {
-            let session = &mut *self.session;
-            if let Some(Moving::Carried(carried)) = session.moving.take().map(|moving| *moving) {
-                session.pins.insert(Pins::USER_VARIABLE);
-                session.pins.note_variables(Some(carried.names));
-            }
-        }
-        self.go_on(lease);
-    }
-
-    /// The server refuses it: the connection goes, and the session keeps what it carries. Its statement has not been sent.
-    pub(crate) fn carried_refused(&mut self, lease: ConnectionKey, error: ServerError, text: &str) {
-        self.pools.connections[lease].discard_reason = Some(DiscardReason::SyncFailed);
-        self.pools.connections[lease].holder = None;
-        let server = self.pools.connections[lease].server;
-        self.session.lose_lease();
-        let retries = self.ctx.snapshot.variables.connect_retries_on_failure;
-        let session = &mut *self.session;
-        if is_wsrep_refusal(error.code, text.as_bytes())
-            && session.input.upload.is_none()
-            && session.execution.tries.attempts <= retries
-        {
-            session.execution.tries.attempts += 1;
-            session.phase = Phase::waiting(self.ctx.now);
-            self.pools.suspect(self.ctx, server);
-            return self.acquire();
-        }
-        let endpoint = &self.pools.servers[server].server.endpoint;
-        let message = format!("{text} (carrying the session's user variables to {endpoint})");
-        self.answer_error(error, &message);
-    }
-}
-
-impl ServerConnection {
-    /// Sets what a session carries. True if it has to be waited for.
-    pub(crate) fn set_carried(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        let Some(carried) = session.carried() else { return false };
-        self.send_query(ctx, &carried.set);
-        self.expect(ctx, Expected::Carried);
-        true
     }
 }

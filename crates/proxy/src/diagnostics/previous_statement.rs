@@ -6,12 +6,12 @@
 use weir_sql::Uses;
 
 use crate::context::Context;
+use crate::diagnostics::found_rows::query_of;
 use crate::keys::ConnectionKey;
 use crate::server::connection::{Expected, Known, ServerConnection};
 use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::retained::Retained;
-use crate::statement::diagnostics::found_rows::query_of;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
 /// nothing itself.
