@@ -13,8 +13,8 @@ use super::{AFTERMATH_MS, GAP, spread, undisturbed};
 use crate::peer::{Told, WeirPeer};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
-use crate::servers::Server;
 use crate::stage::Stage;
+use weir_lab::servers::Server;
 
 /// The longest time without an answer while an order is refused. A machine that makes more than half of it by itself may
 /// make twice as much.

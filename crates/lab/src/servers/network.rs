@@ -12,9 +12,9 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
+use crate::Error;
 use rustix::fd::AsFd;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use weir_lab::Error;
 use weir_testkit::Place;
 
 const SERVERS: u8 = 3;
@@ -27,13 +27,13 @@ const NOBODY: &str = "02:00:00:00:99:99";
 
 /// The namespaces; removed with it.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub struct Network {
     prefix: String,
 }
 
 /// Something that is plugged into the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Member {
+pub enum Member {
     /// Server n, counted from 1.
     Server(usize),
     /// Proxy k, counted from 1.
@@ -42,7 +42,7 @@ pub(crate) enum Member {
 
 impl Network {
     /// Makes it. [`Error::Impossible`] where the machine, or the user, may not.
-    pub(crate) fn create() -> Result<Network, Error> {
+    pub fn create() -> Result<Network, Error> {
         let network = Network { prefix: format!("weir-{}", std::process::id()) };
         network
             .build()
@@ -92,15 +92,12 @@ impl Network {
     }
 
     /// Moves the calling thread into the hub, and with it every thread and process that it starts.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
-        let path = format!("/run/netns/{}", self.hub());
-        let file = File::open(&path).map_err(Error::io(format!("open {path}")))?;
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(Error::io(format!("enter {path}")))
+    pub fn enter(&self) -> Result<(), Error> {
+        enter(&self.hub())
     }
 
     /// Where the servers stand.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<Place> {
         let place = |n: u8| {
             let member = Member::Server(usize::from(n));
             Place { namespace: self.namespace(member), address: member.address() }
@@ -109,17 +106,17 @@ impl Network {
     }
 
     /// The name of a member's namespace.
-    pub(crate) fn namespace(&self, member: Member) -> String {
+    pub fn namespace(&self, member: Member) -> String {
         format!("{}-{}", self.prefix, member.link())
     }
 
     /// Cuts these off from all others, together.
-    pub(crate) fn cut_off(&self, members: &[Member]) -> Result<(), Error> {
+    pub fn cut_off(&self, members: &[Member]) -> Result<(), Error> {
         self.move_to(OTHER_SWITCH, members)
     }
 
     /// Ends that.
-    pub(crate) fn join(&self, members: &[Member]) -> Result<(), Error> {
+    pub fn join(&self, members: &[Member]) -> Result<(), Error> {
         self.move_to(SWITCH, members)
     }
 
@@ -130,7 +127,7 @@ impl Network {
     }
 
     /// From now on what these two send each other is lost without a word, both ways; nothing else is.
-    pub(crate) fn break_path(&self, one: Member, other: Member) -> Result<(), Error> {
+    pub fn break_path(&self, one: Member, other: Member) -> Result<(), Error> {
         for (from, to) in [(one, other), (other, one)] {
             let (name, address) = (self.namespace(from), to.address().to_string());
             ip(&[
@@ -151,7 +148,7 @@ impl Network {
     }
 
     /// Ends that.
-    pub(crate) fn mend_path(&self, one: Member, other: Member) -> Result<(), Error> {
+    pub fn mend_path(&self, one: Member, other: Member) -> Result<(), Error> {
         for (from, to) in [(one, other), (other, one)] {
             let (name, address) = (self.namespace(from), to.address().to_string());
             ip(&["-n", &name, "neighbor", "delete", &address, "dev", "eth0"])?;
@@ -177,7 +174,7 @@ impl Drop for Network {
 
 impl Member {
     /// Its address on the switch.
-    pub(crate) fn address(self) -> Ipv4Addr {
+    pub fn address(self) -> Ipv4Addr {
         let last = match self {
             Member::Server(n) => 10 + u8::try_from(n).unwrap_or(0),
             Member::Proxy(k) => 20 + k,
@@ -193,8 +190,16 @@ impl Member {
     }
 }
 
+/// Moves the calling thread into a namespace, and with it every thread and process that it starts.
+pub fn enter(namespace: &str) -> Result<(), Error> {
+    let path = format!("/run/netns/{namespace}");
+    let file = File::open(&path).map_err(Error::io(format!("open {path}")))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(Error::io(format!("enter {path}")))
+}
+
 /// Where clients find a proxy.
-pub(crate) fn client_address(proxy: u8) -> Ipv4Addr {
+pub fn client_address(proxy: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 214, proxy, 2)
 }
 

@@ -1,11 +1,11 @@
-//! Unites the servers of a stage: a Galera cluster, a Group Replication group or a source with its replicas, as far as scenarios
-//! treat them alike.
+//! Unites the servers of a run: a Galera cluster, a Group Replication group or a source with its replicas, as far as programs
+//! that measure treat them alike.
 
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_lab::{Error, rows};
+use crate::{Error, rows};
 use weir_testkit::{Galera, Mysql, TestkitError};
 
 /// The longest that a group may take to be whole again.
@@ -13,7 +13,7 @@ const GROUP_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Running servers; they end with it.
 #[derive(Debug)]
-pub(crate) enum Servers {
+pub enum Servers {
     /// MariaDB Galera, n1 and following.
     Galera(Galera),
     /// MySQL Group Replication, m1 and following.
@@ -24,20 +24,20 @@ pub(crate) enum Servers {
 
 /// One of them, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Server {
+pub struct Server {
     /// Counted from 1.
-    pub(crate) index: usize,
+    pub index: usize,
     /// n1, or m1.
-    pub(crate) name: String,
+    pub name: String,
     /// Where clients connect.
-    pub(crate) address: SocketAddrV4,
+    pub address: SocketAddrV4,
     /// Whether its process runs and is not stopped by a signal.
-    pub(crate) is_awake: bool,
+    pub is_awake: bool,
 }
 
 impl Servers {
     /// The Galera cluster.
-    pub(crate) fn galera(&self) -> Result<&Galera, Error> {
+    pub fn galera(&self) -> Result<&Galera, Error> {
         match self {
             Servers::Galera(galera) => Ok(galera),
             Servers::Group(_) | Servers::Replication(_) => {
@@ -47,7 +47,7 @@ impl Servers {
     }
 
     /// The directory of their data and logs.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         match self {
             Servers::Galera(galera) => galera.dir(),
             Servers::Group(mysql) | Servers::Replication(mysql) => mysql.dir(),
@@ -55,7 +55,7 @@ impl Servers {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> Vec<Server> {
+    pub fn all(&self) -> Vec<Server> {
         match self {
             Servers::Galera(galera) => {
                 let server = |node: &weir_testkit::Node| Server {
@@ -79,7 +79,7 @@ impl Servers {
     }
 
     /// The member of a group that calls itself the primary.
-    pub(crate) fn primary(&self) -> Option<Server> {
+    pub fn primary(&self) -> Option<Server> {
         let sql = "SELECT MEMBER_ROLE FROM performance_schema.replication_group_members \
                    WHERE MEMBER_ID = @@GLOBAL.server_uuid";
         let is_primary =
@@ -88,18 +88,18 @@ impl Servers {
     }
 
     /// Those that run.
-    pub(crate) fn awake(&self) -> Vec<Server> {
+    pub fn awake(&self) -> Vec<Server> {
         self.all().into_iter().filter(|server| server.is_awake).collect()
     }
 
     /// The one with this address.
-    pub(crate) fn at(&self, address: SocketAddrV4) -> Result<Server, Error> {
+    pub fn at(&self, address: SocketAddrV4) -> Result<Server, Error> {
         let server = self.all().into_iter().find(|server| server.address == address);
         server.ok_or_else(|| Error::Impossible(format!("{address} is none of the servers")))
     }
 
     /// Its error log.
-    pub(crate) fn log_path(&self, index: usize) -> PathBuf {
+    pub fn log_path(&self, index: usize) -> PathBuf {
         match self {
             Servers::Galera(galera) => galera.node(index).log_path(),
             Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).log_path(),
@@ -107,7 +107,7 @@ impl Servers {
     }
 
     /// Statements as root on one of them.
-    pub(crate) fn root_query(&self, index: usize, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
+    pub fn root_query(&self, index: usize, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).root_query(sql),
             Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).root_query(sql),
@@ -116,7 +116,7 @@ impl Servers {
 
     /// What a session says to see everything that was committed before; with asynchronous replication nothing helps but
     /// [`Servers::wait_alike`].
-    pub(crate) fn causal(&self) -> Option<&'static str> {
+    pub fn causal(&self) -> Option<&'static str> {
         match self {
             Servers::Galera(_) => Some("SET SESSION wsrep_sync_wait = 15"),
             Servers::Group(_) => Some("SET SESSION group_replication_consistency = 'BEFORE'"),
@@ -125,7 +125,7 @@ impl Servers {
     }
 
     /// Waits until the replicas of a source have everything that it has.
-    pub(crate) fn wait_alike(&self) -> Result<(), Error> {
+    pub fn wait_alike(&self) -> Result<(), Error> {
         match self {
             Servers::Galera(_) | Servers::Group(_) => Ok(()),
             Servers::Replication(mysql) => Ok(mysql.wait_replicated_from(self.source()?.index)?),
@@ -142,7 +142,7 @@ impl Servers {
     }
 
     /// Those of which the first that does not refuse it makes a table for all.
-    pub(crate) fn makers(&self) -> Result<Vec<Server>, Error> {
+    pub fn makers(&self) -> Result<Vec<Server>, Error> {
         match self {
             Servers::Galera(_) | Servers::Group(_) => Ok(self.awake()),
             // root may write on a replica, too, and nobody else would get it.
@@ -151,7 +151,7 @@ impl Servers {
     }
 
     /// Starts one that was stopped or killed, and waits until it has joined the others.
-    pub(crate) fn start(&self, index: usize) -> Result<(), Error> {
+    pub fn start(&self, index: usize) -> Result<(), Error> {
         match self {
             Servers::Galera(galera) => galera.start_node(index)?,
             Servers::Group(_) => self.repair()?,
@@ -162,7 +162,7 @@ impl Servers {
     }
 
     /// SIGTERM, and waits for the end.
-    pub(crate) fn stop(&self, index: usize) -> Result<(), TestkitError> {
+    pub fn stop(&self, index: usize) -> Result<(), TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).stop(),
             Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).stop(),
@@ -170,7 +170,7 @@ impl Servers {
     }
 
     /// SIGKILL.
-    pub(crate) fn kill(&self, index: usize) -> Result<(), TestkitError> {
+    pub fn kill(&self, index: usize) -> Result<(), TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).kill(),
             Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).kill(),
@@ -178,7 +178,7 @@ impl Servers {
     }
 
     /// Everything runs, is well, and has its own number in the table `node`.
-    pub(crate) fn repair(&self) -> Result<(), Error> {
+    pub fn repair(&self) -> Result<(), Error> {
         match self {
             Servers::Galera(galera) => galera.repair()?,
             Servers::Group(group) => repair_group(group)?,
@@ -192,7 +192,7 @@ impl Servers {
     }
 
     /// Writes a server's number into its own table `node`, and nobody else's.
-    pub(crate) fn number(&self, index: usize) -> Result<(), Error> {
+    pub fn number(&self, index: usize) -> Result<(), Error> {
         let causal = self.causal().map(|causal| format!("{causal}; ")).unwrap_or_default();
         self.root_query(index, &format!("{causal}SELECT COUNT(*) FROM {}.node", rows::SCHEMA))?;
         let sql = match self {
