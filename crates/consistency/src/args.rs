@@ -140,7 +140,7 @@ pub(crate) struct Scale {
 
 fn full() -> Scale {
     Scale {
-        levels: Level::value_variants().to_vec(),
+        levels: Level::ALL.to_vec(),
         sessions: vec![1, 32, 128],
         checks: 20_000,
         time_max: Duration::from_secs(4 * 3600),
@@ -156,8 +156,8 @@ fn smoke() -> Scale {
     Scale {
         levels: vec![Level::Eventual, Level::Session, Level::Global],
         sessions: vec![8],
-        checks: 3000,
-        time_max: Duration::from_secs(6),
+        checks: 2000,
+        time_max: Duration::from_secs(5),
         load_sessions: vec![8],
         price_sessions: 8,
         time: Duration::from_secs(1),

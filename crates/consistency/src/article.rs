@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use weir_lab::goals::GoalChecks;
 use weir_lab::report::percentile;
-use weir_lab::{Error, Stop};
+use weir_lab::{Error, Latencies, Stop};
 use weir_testkit::Account;
 
 use crate::args::Part;
@@ -49,6 +49,8 @@ struct Lags {
     min_ms: Option<f64>,
     max_ms: Option<f64>,
     p99_ms: Option<f64>,
+    /// What half of the COMMITs do not exceed, ms: nodes at a distance show in it.
+    commit_ms: Option<f64>,
 }
 
 /// Direct, and at each level.
@@ -60,6 +62,7 @@ pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
     let reader = reader.ok_or_else(|| Error::Impossible("there is no reader".to_owned()))?;
     let writers = stage.scale.price_sessions as usize;
     let shared = Shared {
+        level: Level::Eventual,
         counters: Counters { sessions: 0, writers, has_beside: false },
         acknowledged: Acknowledged::new(writers),
         checks: AtomicU64::new(0),
@@ -80,7 +83,7 @@ pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
             scope.spawn(move || write(shared, account, counter, writers, || Ok(address)));
         }
         let mut all = vec![one(stage, Through::Nothing, [writer, reader])];
-        for level in [Level::Eventual, Level::Session, Level::Global, Level::Strict] {
+        for level in Level::ALL {
             all.push(one(stage, Through::Weir(level), [weir.address(); 2]));
         }
         shared.is_over.store(true, Ordering::Relaxed);
@@ -113,26 +116,33 @@ fn updates(
         Ok(clients) => clients,
         Err(refused) => return Ok(Err(refused)),
     };
-    let mut lags_ms = Vec::new();
+    let (mut lags_ms, mut commits) = (Vec::new(), Latencies::default());
     for number in 0..u64::from(count) {
         stop.check()?;
-        match update(&mut writer, &mut reader, number % ROWS) {
+        match update(&mut writer, &mut reader, number % ROWS, &mut commits) {
             Ok(lag_ms) => lags_ms.extend(lag_ms),
             Err(refused) => return Ok(Err(refused)),
         }
     }
-    Ok(Ok(Lags::new(through, count as usize, lags_ms)))
+    Ok(Ok(Lags::new(through, count as usize, lags_ms, &commits)))
 }
 
 /// The time until the update was seen, ms; `None` if the first look has shown it.
-fn update(writer: &mut Client, reader: &mut Client, id: u64) -> Result<Option<f64>, Refused> {
+fn update(
+    writer: &mut Client,
+    reader: &mut Client,
+    id: u64,
+    commits: &mut Latencies,
+) -> Result<Option<f64>, Refused> {
     let read = format!("SELECT v, n.name + 0 FROM article a, failover.node n WHERE a.id = {id}");
     // Of the writer's own: whoever looks has to see one more.
     writer.run("BEGIN")?;
     let before = writer.read(&read)?.value;
     writer.run(&format!("UPDATE article SET v = {} WHERE id = {id}", before + 1))?;
+    let sent = Instant::now();
     writer.run("COMMIT")?;
     let acknowledged = Instant::now();
+    commits.record(acknowledged - sent);
     let mut is_first = true;
     loop {
         let found = reader.read(&read)?;
@@ -149,13 +159,14 @@ fn update(writer: &mut Client, reader: &mut Client, id: u64) -> Result<Option<f6
 }
 
 impl Lags {
-    fn new(through: Through, updates: usize, mut lags_ms: Vec<f64>) -> Lags {
+    fn new(through: Through, updates: usize, mut lags_ms: Vec<f64>, commits: &Latencies) -> Lags {
         lags_ms.sort_by(f64::total_cmp);
         let stale = lags_ms.len();
         let avg_ms = (stale > 0).then(|| lags_ms.iter().sum::<f64>() / stale as f64);
         let (min_ms, max_ms) = (lags_ms.first().copied(), lags_ms.last().copied());
         let p99_ms = percentile(&lags_ms, 99.0);
-        Lags { through, updates, stale, avg_ms, min_ms, max_ms, p99_ms }
+        let commit_ms = commits.percentile_ms(50.0);
+        Lags { through, updates, stale, avg_ms, min_ms, max_ms, p99_ms, commit_ms }
     }
 }
 
@@ -168,7 +179,8 @@ fn words(through: Through) -> String {
 
 fn finding(stage: &Stage<'_>, all: Vec<Lags>) -> Finding {
     let mut goals = GoalChecks::new(stage.args.smoke);
-    let headings = ["through", "updates", "stale", "stale %", "lag avg ms", "min", "max", "p99"];
+    let headings =
+        ["through", "updates", "stale", "stale %", "lag avg ms", "min", "max", "p99", "commit p50 ms"];
     let mut table = vec![headings.map(str::to_owned).to_vec()];
     for lags in &all {
         let Lags { through, updates, stale, .. } = lags;
@@ -176,7 +188,7 @@ fn finding(stage: &Stage<'_>, all: Vec<Lags>) -> Finding {
         let percent = 100.0 * *stale as f64 / (*updates).max(1) as f64;
         let mut cells =
             vec![words(*through), updates.to_string(), stale.to_string(), format!("{percent:.2}")];
-        cells.extend([lags.avg_ms, lags.min_ms, lags.max_ms, lags.p99_ms].map(ms));
+        cells.extend([lags.avg_ms, lags.min_ms, lags.max_ms, lags.p99_ms, lags.commit_ms].map(ms));
         table.push(cells);
         if let Through::Weir(level) = through
             && level.is_global()
@@ -206,10 +218,10 @@ mod tests {
 
     #[test]
     fn lags_are_those_of_stale_reads_alone() {
-        let lags = Lags::new(Through::Nothing, 10, vec![3.0, 1.0, 2.0]);
+        let lags = Lags::new(Through::Nothing, 10, vec![3.0, 1.0, 2.0], &Latencies::default());
         assert_eq!((lags.stale, lags.avg_ms, lags.min_ms, lags.max_ms), (3, Some(2.0), Some(1.0), Some(3.0)));
         assert_eq!(lags.p99_ms, Some(3.0));
-        let none = Lags::new(Through::Weir(Level::Global), 10, Vec::new());
+        let none = Lags::new(Through::Weir(Level::Global), 10, Vec::new(), &Latencies::default());
         assert_eq!((none.stale, none.avg_ms, none.p99_ms), (0, None, None));
         assert_eq!(words(none.through), "Weir, global");
     }

@@ -59,17 +59,23 @@ impl Distance {
     }
 }
 
-/// What the servers' user sends from this place to another one's ports stays here.
+/// What the servers' user sends from this place to another one's ports stays here. The others' addresses are here, too, so
+/// that a relay can answer from them; everything else that is sent there goes its usual way.
 fn redirect(place: &Place, places: &[Place], user: u32) -> Result<(), Error> {
     let ip = |arguments: &str| run("ip", &format!("-n {} {arguments}", place.namespace));
+    // Local addresses come first otherwise.
+    ip("rule add pref 2000 lookup local")?;
+    ip("rule delete pref 0 lookup local")?;
     for other in places.iter().filter(|other| *other != place) {
         let address = other.address;
-        ip(&format!("route add local {address} dev lo table {TABLE}"))?;
+        ip(&format!("address add {address}/32 dev lo"))?;
+        ip(&format!("route add local {address} dev lo src {} table {TABLE}", place.address))?;
         for port in PORTS {
             ip(&format!(
                 "rule add pref 1000 uidrange {user}-{user} to {address} ipproto tcp dport {port} lookup {TABLE}"
             ))?;
         }
+        ip(&format!("rule add pref 1001 to {address} lookup main"))?;
     }
     Ok(())
 }
@@ -77,8 +83,9 @@ fn redirect(place: &Place, places: &[Place], user: u32) -> Result<(), Error> {
 /// Relays that listen at the addresses of all others.
 fn relays_of(place: &Place, places: &[Place], delay: Duration) -> Result<Vec<Relay>, Error> {
     enter(&place.namespace)?;
-    let nonlocal = "/proc/sys/net/ipv4/ip_nonlocal_bind";
-    fs::write(nonlocal, "1").map_err(Error::io(format!("write {nonlocal}")))?;
+    // Nobody is to be told that the others' addresses are here.
+    let setting = "/proc/sys/net/ipv4/conf/all/arp_ignore";
+    fs::write(setting, "1").map_err(Error::io(format!("write {setting}")))?;
     let mut relays = Vec::new();
     for other in places.iter().filter(|other| *other != place) {
         for port in PORTS {

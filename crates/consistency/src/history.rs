@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::place::Level;
+
 /// The values of all counters that their writers know to be committed, in memory that all sessions share.
 #[derive(Debug)]
 pub(crate) struct Acknowledged(Vec<AtomicU64>);
@@ -50,9 +52,10 @@ impl Anomalies {
         self.global += other.global;
     }
 
-    /// Whether there are any.
-    pub(crate) fn is_any(self) -> bool {
-        self != Anomalies::default()
+    /// Those that a level rules out; `eventual`, which rules out none, is measured by what `session` does.
+    pub(crate) fn measured_at(self, level: Level) -> u64 {
+        let global = if level.is_global() { self.global } else { 0 };
+        self.own.max(self.monotonic).max(global)
     }
 }
 
@@ -139,10 +142,14 @@ mod tests {
     #[test]
     fn anomalies_add_up() {
         let mut sum = NONE;
-        assert!(!sum.is_any());
         sum.add(Anomalies { own: 1, monotonic: 2, global: 3 });
         sum.add(Anomalies { own: 1, ..NONE });
         assert_eq!(sum, Anomalies { own: 2, monotonic: 2, global: 3 });
-        assert!(sum.is_any());
+    }
+
+    #[test]
+    fn levels_rule_out_what_they_promise() {
+        let seen = Anomalies { own: 0, monotonic: 1, global: 5 };
+        assert_eq!(Level::ALL.map(|level| seen.measured_at(level)), [1, 1, 5, 5]);
     }
 }

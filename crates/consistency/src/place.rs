@@ -87,6 +87,9 @@ const STRICT: Account = Account { user: "strict", password: "strict" };
 pub(crate) const WRITER_ONLY: Account = Account { user: "writeronly", password: "writeronly" };
 
 impl Level {
+    /// All of them, the cheapest first.
+    pub(crate) const ALL: [Level; 4] = [Level::Eventual, Level::Session, Level::Global, Level::Strict];
+
     /// The user whose sessions have it.
     pub(crate) fn account(self) -> Account {
         match self {

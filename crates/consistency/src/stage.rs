@@ -18,6 +18,8 @@ pub(crate) const SCHEMA: &str = "consistency";
 /// Rows that only make work for the servers.
 pub(crate) const BALLAST_ROWS: u64 = 2000;
 const SERVERS: u8 = 3;
+/// The longest until all servers have the schema.
+const SCHEMA_TIMEOUT_S: u64 = 60;
 /// As for servers with load: with the small log that suits tests InnoDB stops every write now and then.
 const SERVER_SETTINGS: &str =
     "innodb_buffer_pool_size=256M\ninnodb_log_file_size=256M\ninnodb_io_capacity=1000";
@@ -66,10 +68,16 @@ impl<'a> Stage<'a> {
         };
         let (scale, next) = (args.scale(), AtomicU32::new(1));
         let stage = Stage { args, scale, stop, place, servers, _distance: distance, next };
-        stage.make_accounts()?;
+        stage.servers.root_query(1, &accounts_sql())?;
         stage.servers.root_query(1, &rows::schema_sql())?;
         stage.servers.root_query(1, &ballast_sql())?;
-        stage.wait_everywhere("consistency.ballast")?;
+        // One is late, and has not even the schema yet.
+        let count = format!("SELECT COUNT(*) FROM {SCHEMA}.ballast");
+        let has_it = |server: &Server| stage.servers.root_query(server.index, &count).is_ok();
+        stage.stop.wait("the schema on all servers", SCHEMA_TIMEOUT_S, || {
+            Ok(stage.servers.all().iter().all(has_it))
+        })?;
+        stage.remember_passwords()?;
         stage.servers.repair()?;
         Ok(stage)
     }
@@ -103,29 +111,33 @@ impl<'a> Stage<'a> {
         rows::wait_for_table(&addresses, &Account::APP.into(), table)
     }
 
-    /// Users that may do what applications may, and nothing that read_only does not bind.
-    fn make_accounts(&self) -> Result<(), Error> {
-        let levels = [Level::Eventual, Level::Session, Level::Global, Level::Strict].map(Level::account);
-        let mut sql = format!("CREATE DATABASE {SCHEMA}; ");
-        for Account { user, password } in levels.into_iter().chain([WRITER_ONLY]) {
-            sql.push_str(&format!(
-                "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; \
-                 GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, EXECUTE ON {SCHEMA}.* TO {user}@'%'; \
-                 GRANT SELECT ON {}.* TO {user}@'%'; ",
-                rows::SCHEMA
-            ));
-        }
-        self.servers.root_query(1, &sql)?;
-        self.servers.wait_alike()?;
+    /// MySQL's servers take a proof instead of the password itself once they have seen it.
+    fn remember_passwords(&self) -> Result<(), Error> {
         match &self.servers {
-            Servers::Galera(_) => Ok(()),
             Servers::Group(mysql) | Servers::Replication(mysql) if mysql.family() == Family::Mysql => {
-                let all = levels.into_iter().chain([WRITER_ONLY]);
-                all.into_iter().try_for_each(|account| Ok(mysql.remember_password(account)?))
+                users().try_for_each(|account| Ok(mysql.remember_password(account)?))
             }
-            Servers::Group(_) | Servers::Replication(_) => Ok(()),
+            _ => Ok(()),
         }
     }
+}
+
+fn users() -> impl Iterator<Item = Account> {
+    Level::ALL.map(Level::account).into_iter().chain([WRITER_ONLY])
+}
+
+/// Users that may do what applications may, and nothing that read_only does not bind.
+fn accounts_sql() -> String {
+    let user = |Account { user, password }| {
+        format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; \
+             GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, EXECUTE ON {SCHEMA}.* TO {user}@'%'; \
+             GRANT SELECT ON {}.* TO {user}@'%'",
+            rows::SCHEMA
+        )
+    };
+    let users: Vec<String> = users().map(user).collect();
+    format!("CREATE DATABASE {SCHEMA}; {}", users.join("; "))
 }
 
 fn ballast_sql() -> String {

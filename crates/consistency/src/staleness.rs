@@ -11,7 +11,7 @@ use weir_lab::{Error, Moment};
 
 use crate::args::Part;
 use crate::disturbance::Disturbance;
-use crate::history::Acknowledged;
+use crate::history::{Acknowledged, Anomalies};
 use crate::place::{Level, Place};
 use crate::report::Finding;
 use crate::session::{Counters, Kind, Seen, Session, Shared, make_sql};
@@ -49,7 +49,13 @@ pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
         for &level in &stage.scale.levels {
             stage.stop.check()?;
             progress(&format!("{}: {sessions} sessions at {level}", stage.place));
-            runs.push(run(stage, &weirs, level, sessions)?);
+            let run = run(stage, &weirs, level, sessions)?;
+            let (checks, Anomalies { own, monotonic, global }) = run.seen.total();
+            progress(&format!(
+                "{checks} checks in {:.0} s: own {own}, monotonic {monotonic}, global {global}, errors {}",
+                run.took_s, run.seen.errors
+            ));
+            runs.push(run);
         }
     }
     Ok(finding(stage, &runs))
@@ -64,6 +70,7 @@ fn run(stage: &Stage<'_>, weirs: &[RunningWeir], level: Level, sessions: u32) ->
     let counters = Counters { sessions: sessions as usize, writers: WRITERS, has_beside };
     stage.make(writer, &make_sql(counters.len()))?;
     let shared = Shared {
+        level,
         counters,
         acknowledged: Acknowledged::new(counters.len()),
         checks: AtomicU64::new(0),
@@ -222,8 +229,7 @@ fn cells(run: &Run) -> Vec<String> {
     cells.extend([anomalies.own, anomalies.monotonic, anomalies.global].map(|count| count.to_string()));
     cells.extend(Kind::ALL.map(|kind| {
         let Some((checks, anomalies)) = run.seen.kinds.get(&kind) else { return "-".to_owned() };
-        let global = if run.level.is_global() { anomalies.global } else { 0 };
-        format!("{} of {checks}", anomalies.own.max(anomalies.monotonic).max(global))
+        format!("{} of {checks}", anomalies.measured_at(run.level))
     }));
     cells.push((run.seen.errors + run.failed_writes).to_string());
     cells.extend([per_second(checks), per_second(run.writes), run.disturbances.len().to_string()]);

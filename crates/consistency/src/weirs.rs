@@ -95,7 +95,9 @@ impl RunningWeir {
     pub(crate) fn switch_over(&self) -> Result<Result<(), String>, Error> {
         let (succeeded, text) =
             self.tell(&["switchover", &hostgroup::WRITER.to_string(), "--grace-ms", GRACE_MS])?;
-        Ok(if succeeded { Ok(()) } else { Err(text) })
+        // What it waits for is said before, line by line.
+        let end = text.lines().last().unwrap_or_default().to_owned();
+        Ok(if succeeded { Ok(()) } else { Err(end) })
     }
 
     fn status(&self) -> Result<serde_json::Value, Error> {
@@ -124,7 +126,7 @@ fn config(servers: &Servers, listen: SocketAddrV4, variant: Variant) -> WeirConf
         Servers::Group(_) => WeirConfig::for_group(&addresses, listen),
         Servers::Replication(_) => WeirConfig::for_replication(&addresses, listen),
     };
-    for level in [Level::Eventual, Level::Session, Level::Global, Level::Strict] {
+    for level in Level::ALL {
         let attributes = format!("{{\"weir_consistency\": \"{level}\"}}");
         config.user(level.account(), hostgroup::WRITER, &[("attributes", attributes.into())]);
     }
