@@ -59,7 +59,7 @@ impl Disturbance {
             Disturbance::Donor => donor(stage, &reader(stage, weir)?)?,
             Disturbance::StoppedApplier => stop_applier(stage, &reader(stage, weir)?)?,
             Disturbance::Switchover => return Ok(weir.switch_over()?.err()),
-            Disturbance::Failover => fail_over(stage, weir)?,
+            Disturbance::Failover => return fail_over(stage, weir),
             Disturbance::None => {}
         }
         Ok(None)
@@ -110,13 +110,24 @@ fn stop_applier(stage: &Stage<'_>, server: &Server) -> Result<(), Error> {
     slept
 }
 
-fn fail_over(stage: &Stage<'_>, weir: &RunningWeir) -> Result<(), Error> {
+/// Not while another server is still on its way back: the rest would be no majority.
+fn fail_over(stage: &Stage<'_>, weir: &RunningWeir) -> Result<Option<String>, Error> {
+    if weir.readers()?.len() + 1 < stage.servers.all().len() {
+        return Ok(Some("left out: not all servers are back yet".to_owned()));
+    }
     let writer = weir.writer()?.ok_or_else(|| Error::Impossible("there is no writer".to_owned()))?;
     let writer = stage.at(writer)?;
     stage.servers.kill(writer.index)?;
     let slept = stage.stop.sleep(DEAD);
-    stage.servers.start(writer.index)?;
-    slept
+    match &stage.servers {
+        // It is ONLINE when it has applied all that was written meanwhile: under full load that may take longer than the run.
+        Servers::Group(group) => {
+            group.server(writer.index).start()?;
+            group.server(writer.index).root_query("START GROUP_REPLICATION")?;
+        }
+        Servers::Galera(_) | Servers::Replication(_) => stage.servers.start(writer.index)?,
+    }
+    slept.map(|()| None)
 }
 
 #[cfg(test)]
