@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::{Error, rows};
-use weir_testkit::{Galera, Mysql, TestkitError};
+use weir_testkit::{Family, Galera, Mysql, TestkitError};
 
 /// The longest that a group may take to be whole again.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(90);
@@ -18,7 +18,7 @@ pub enum Servers {
     Galera(Galera),
     /// MySQL Group Replication, m1 and following.
     Group(Mysql),
-    /// MariaDB with asynchronous replication, m1 and following: one of them writes, the others are its replicas.
+    /// MariaDB or MySQL with asynchronous replication, m1 and following: one of them writes, the others are its replicas.
     Replication(Mysql),
 }
 
@@ -198,8 +198,10 @@ impl Servers {
         let sql = match self {
             Servers::Galera(_) => rows::node_sql(index, "wsrep_on = OFF"),
             // read_only does not bind root.
-            Servers::Replication(_) => rows::node_sql(index, "sql_log_bin = OFF"),
-            Servers::Group(_) => {
+            Servers::Replication(mysql) if mysql.family() == Family::Mariadb => {
+                rows::node_sql(index, "sql_log_bin = OFF")
+            }
+            Servers::Group(_) | Servers::Replication(_) => {
                 let is_read_only = self.root_query(index, "SELECT @@GLOBAL.super_read_only")?;
                 let alone = rows::node_sql(index, "sql_log_bin = OFF");
                 match is_read_only.concat().concat() == "1" {
