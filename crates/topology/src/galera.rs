@@ -263,9 +263,12 @@ impl<'a> Cluster<'a> {
             }
             None => self.before.writer_view.clone(),
         };
+        let history =
+            first.map_or_else(|| self.before.history.clone(), |state| state.cluster_state_uuid.clone());
         let group = Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::Galera,
+            history,
             hold: if writers.is_empty() { self.hold.clone() } else { None },
             writers,
             begun: Some(self.before.begun.unwrap_or(self.now)),

@@ -283,9 +283,13 @@ impl<'a> Cluster<'a> {
         };
         writers.truncate(writers_max);
         let hold = || member::hold_without_writer(&self.before, &self.members, self.now);
+        // Of a group that is bootstrapped again it is the same.
+        let writer = healthy(&self.members).find(|(member, _)| writers.contains(member.endpoint));
         Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::GroupReplication,
+            history: writer
+                .map_or_else(|| self.before.history.clone(), |(_, state)| state.group_name.clone()),
             hold: if writers.is_empty() { hold() } else { None },
             writer_view: if writers.is_empty() { self.before.writer_view.clone() } else { self.view.clone() },
             writers,

@@ -115,6 +115,7 @@ impl Model for Replicas {
             lag,
             id: uuid_of(node),
             source: server.source.map(|source| self.link(node, source)),
+            ..ReplicaState::default()
         };
         state.into()
     }
