@@ -20,6 +20,9 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "admin_sql" => |data| {
             weir_admin::fuzzing::fuzz_sql(data);
         },
+        "causal_token" => |data| {
+            weir_proxy::fuzzing::fuzz_causal_token(data);
+        },
         "cnf" => |data| {
             weir_config::fuzzing::fuzz_cnf(data);
         },

@@ -24,6 +24,11 @@ fn core_aside() {
     run("core_aside", fuzzing::fuzz_core_aside);
 }
 
+#[test]
+fn causal_token() {
+    run("causal_token", fuzzing::fuzz_causal_token);
+}
+
 fn run(target: &str, check: fn(&[u8])) {
     let corpus = Corpus::of(target, TELLING);
     corpus.beginnings(check);

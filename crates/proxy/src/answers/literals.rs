@@ -27,6 +27,15 @@ pub(crate) fn variable(value: impl Display) -> String {
     format!("NULLIF({value}|0,-1)")
 }
 
+/// `@@weir_consistency` and `@@weir_token`: text in the character set of system variables, which may be null. Letters, digits and
+/// hyphens are kept.
+pub(crate) fn own_variable(value: Option<impl Display>) -> String {
+    let Some(value) = value else { return "CONVERT(NULL USING utf8mb3)".to_owned() };
+    let plain: String =
+        value.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    format!("CONVERT('{plain}' USING utf8mb3)")
+}
+
 /// `@@last_gtid`: digits and hyphens, in the character set of system variables.
 pub(crate) fn gtid(value: &str) -> String {
     let plain: String = value.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();

@@ -37,6 +37,8 @@ pub(crate) fn is_known_before(place: &Substitution) -> bool {
         What::Function(SessionFunction::ConnectionId)
         | What::ThreadIdVariable
         | What::LastGtid
+        | What::Consistency
+        | What::CausalToken
         | What::SessionTrackVariable(_) => true,
     }
 }

@@ -50,7 +50,7 @@ impl Work<'_> {
         if let Some(outcome) = self.explain_for() {
             return outcome;
         }
-        if statement.effects.contains(Effects::SESSION_TRACK) {
+        if statement.effects.contains(Effects::VIRTUAL_VARIABLE) {
             self.pools.outdate_warnings(self.ctx, self.session);
             return self.pools.set_session_track(self.ctx, self.session);
         }
@@ -179,6 +179,12 @@ impl Pools {
                 // A server that does not know it says so; and statements before may have written.
                 What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,
                 What::LastGtid => literals::gtid(&session.diagnostics.last_gtid),
+                What::Consistency => literals::own_variable(Some(session.default_consistency(ctx).as_str())),
+                What::CausalToken => {
+                    // Executions, and statements before it in the text, may write.
+                    let is_to_come = is_prepared || place.statement > 0;
+                    literals::own_variable(session.causal_token(ctx, is_to_come))
+                }
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(ctx, session);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);

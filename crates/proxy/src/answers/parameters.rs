@@ -17,7 +17,7 @@ pub(crate) fn as_text(
     if statement.long_data != LongData::None {
         return None;
     }
-    let text = statement.prepared.text();
+    let text = statement.original.as_deref().unwrap_or(statement.prepared.text());
     let parameters = StmtExecute::parameters(payload, statement.params, capabilities).ok()?;
     let types = match parameters.new_params_bound {
         true => payload.get(parameters.types)?,

@@ -1,4 +1,5 @@
-//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's.
+//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's. Nor does
+//! `SET weir_consistency` or `SET weir_token`, which servers do not know.
 //!
 //! ```text
 //! parts ──► Values ──► Names ──► the rest of the list ──► OK
@@ -18,7 +19,7 @@ use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
 use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
-use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
+use weir_sql::{Assignment, CONSISTENCY, Dialect, Effects, Family, Kind, Scope, Statement, TOKEN, literal};
 
 use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
@@ -29,19 +30,20 @@ use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
+use crate::session::freshness::{BadFreshness, FreshnessSettings};
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =
-    "session_track variables can be set by a plain SET statement only, which may be prepared";
+    "session_track and Weir's own variables can be set by a plain SET statement only, which may be prepared";
 
 /// Answers to Weir's questions beyond this are not kept: no list is so long.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Names that a server is asked about at once, and that a worker remembers.
 const NAMES_MAX: usize = 1024;
 
-/// A `SET session_track_...` that is being carried out.
+/// A `SET session_track_...`, or one of Weir's own variables, that is being carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     items: Vec<Item>,
@@ -52,8 +54,15 @@ pub(crate) struct Tracking {
     /// Columns of the answer that is coming, and its packets.
     columns: usize,
     answer: Vec<u8>,
-    /// What the client saw before, while the rest runs.
-    before: Option<Option<Box<TrackPreferences>>>,
+    /// What held before, while the rest runs.
+    before: Option<Before>,
+}
+
+/// What such a statement changes, as it was.
+#[derive(Debug)]
+struct Before {
+    track: Option<Box<TrackPreferences>>,
+    freshness: FreshnessSettings,
 }
 
 #[derive(Debug)]
@@ -69,6 +78,24 @@ pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) ->
     let is_plain =
         statement.kind == Kind::Set && !statement.multi && !statement.effects.contains(Effects::UNKNOWN);
     weir_sql::assignments(text, dialect).filter(|_| is_plain)
+}
+
+/// What a server is to prepare in the place of a SET of variables that only Weir has, for its parameters: the statement is
+/// never executed there. None if it knows all of them.
+pub(crate) fn preparable_set(text: &[u8], parts: &[Assignment], dialect: Dialect) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() + 32);
+    let mut at = 0;
+    for part in parts.iter().filter(|part| !part.user_variable && is_weirs(&part.name)) {
+        let value = &text[part.value_range.clone()];
+        let value = if Given::of_literal(value, dialect).is_some() { b"NULL" } else { value };
+        out.extend_from_slice(&text[at..part.range.start]);
+        // No client's name of a variable: the text stands for this one's meaning alone.
+        out.extend_from_slice(format!("@`{} of Weir` = ", part.name).as_bytes());
+        out.extend_from_slice(value);
+        at = part.range.end;
+    }
+    out.extend_from_slice(&text[at..]);
+    (at > 0).then_some(out)
 }
 
 impl Work<'_> {
@@ -124,7 +151,7 @@ impl Work<'_> {
                 self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
                 return false;
             }
-            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
+            self.pools.refuse(self.ctx, self.session, "session_track and Weir's own variables can be set with parameters that are numbers, NULL or strings of ASCII only");
             self.command_done();
             return true;
         };
@@ -139,10 +166,11 @@ impl Session {
         self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
     }
 
-    /// What was to be shown from now on was set together with something that the server has refused.
+    /// What was to hold from now on was set together with something that the server has refused.
     pub(crate) fn undo_tracking(&mut self) {
         if let Some(before) = self.execution.tracking.take().and_then(|tracking| tracking.before) {
-            self.track = before;
+            self.track = before.track;
+            self.freshness.set(before.freshness);
         }
     }
 }
@@ -199,6 +227,36 @@ fn given(column_type: ColumnType, value: Option<&[u8]>, encoding: Option<Encodin
     }
 }
 
+/// Assigns one of the values, all of which are known by then. Fails as a server would.
+fn assign(
+    ctx: &Context,
+    session: &Session,
+    preferences: &mut TrackPreferences,
+    freshness: &mut FreshnessSettings,
+    item: &Item,
+) -> Result<(), (ServerError, String)> {
+    let value = item.value.as_ref().unwrap_or(&Given::Other);
+    if is_weirs(&item.name) {
+        let assigned = session.assign_freshness(ctx, freshness, &item.name, value);
+        return assigned.map_err(|error| (error.code(), error.to_string()));
+    }
+    let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
+    preferences.assign(&item.name, value, is_variable).map_err(|error| {
+        let code = match error {
+            BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
+            BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
+            BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
+            BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
+        };
+        (code, error.to_string())
+    })
+}
+
+/// Whether only Weir has a variable of this name, which is in small letters.
+fn is_weirs(name: &str) -> bool {
+    [CONSISTENCY, TOKEN].contains(&name)
+}
+
 /// The payloads of whole packets.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
@@ -253,10 +311,15 @@ impl Pools {
         let mut tracking = Tracking::default();
         let mut rest: Vec<&[u8]> = Vec::new();
         for part in &parts {
-            let is_virtual = !part.user_variable
-                && part.name.starts_with("session_track_")
-                && matches!(part.scope, Scope::Session | Scope::Unscoped);
-            if !is_virtual {
+            let is_own = !part.user_variable && is_weirs(&part.name);
+            let is_sessions = matches!(part.scope, Scope::Session | Scope::Unscoped);
+            if is_own && !is_sessions {
+                let error = BadFreshness::Global(part.name.clone());
+                self.reply_error(ctx, session, error.code(), &error.to_string());
+                return Outcome::Answered;
+            }
+            let is_track = !part.user_variable && part.name.starts_with("session_track_") && is_sessions;
+            if !is_track && !is_own {
                 rest.push(&text[part.range.clone()]);
                 continue;
             }
@@ -343,32 +406,29 @@ impl Pools {
             self.reply_error(ctx, session, NOT_IN_TRANSACTION, &message);
             return Outcome::Answered;
         }
-        let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
-        let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
-            Some(value) => preferences.assign(&item.name, value, is_variable),
-            None => Err(BadTrackValue::WrongType(item.name.clone())),
-        });
-        if let Err(error) = assigned {
-            let code = match error {
-                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
-                BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
-                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
-                BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
-            };
-            self.reply_error(ctx, session, code, &error.to_string());
-            return Outcome::Answered;
+        let mut freshness = session.freshness.settings();
+        for item in &tracking.items {
+            if let Err((code, message)) = assign(ctx, session, &mut preferences, &mut freshness, item) {
+                self.reply_error(ctx, session, code, &message);
+                return Outcome::Answered;
+            }
         }
         let names = tracking.items.iter().map(|item| item.name.as_str());
         let tracks = preferences.own_tracks(names);
         let rest =
             tracking.rest.take().map(|rest| self.substituted(ctx, session, &rest, false).unwrap_or(rest));
-        let before = session.track.replace(Box::new(preferences));
+        let before = Before { track: session.track.clone(), freshness: session.freshness.settings() };
+        if tracking.items.iter().any(|item| !is_weirs(&item.name)) {
+            session.track = Some(Box::new(preferences));
+        }
+        session.freshness.set(freshness);
         let Some(rest) = rest else {
             session.diagnostics.row_count = 0;
             session.reply_ok_with(ctx, &tracks);
             return Outcome::Answered;
         };
         tracking.before = Some(before);
+        session.execution.ending = Ending::None;
         session.execution.tracking = Some(tracking);
         let statement = weir_sql::scan(&rest, session.tracked.dialect);
         let plan = session.execution.plan;

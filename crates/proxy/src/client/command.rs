@@ -147,10 +147,10 @@ impl Work<'_> {
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS
-            | Uses::SESSION_TRACK
+            | Uses::VIRTUAL_VARIABLE
             | Uses::LAST_GTID
             | Uses::DIAGNOSTICS;
-        if statement.effects.contains(Effects::SESSION_TRACK)
+        if statement.effects.contains(Effects::VIRTUAL_VARIABLE)
             || statement.effects.contains(Effects::KILL)
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)

@@ -5,6 +5,7 @@ use weir_query_log::AuditKind;
 use weir_session::pin::Pins;
 
 use crate::plan::execution_plan::CommandKind;
+use crate::session::execution::Ending;
 use crate::session::phase::Phase;
 use crate::statement::work::Work;
 
@@ -129,6 +130,9 @@ impl Work<'_> {
             self.end_detour();
         }
         let session = &mut *self.session;
+        if !matches!(session.execution.ending, Ending::Ok { .. }) {
+            session.undo_tracking();
+        }
         let has_long_data =
             session.prepared.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
         if has_long_data && session.execution.plan.kind() == CommandKind::Execute {

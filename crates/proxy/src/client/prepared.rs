@@ -8,7 +8,7 @@ use weir_session::prepared::{ClientStatement, LongData};
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use crate::answers::own_replies::KILL_ALONE;
-use crate::answers::session_track::{PLAIN_ONLY, plain_set};
+use crate::answers::session_track::{PLAIN_ONLY, plain_set, preparable_set};
 use crate::client::command::statement_id;
 use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
@@ -59,21 +59,23 @@ impl Work<'_> {
             self.command_done();
             return true;
         }
-        let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
-        if sets_tracking
-            && plain_set(self.session.command_text(), &statement, self.session.tracked.dialect).is_none()
-        {
-            self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
-            self.command_done();
-            return true;
-        }
+        let sets_virtual = statement.effects.contains(Effects::VIRTUAL_VARIABLE);
         let session = &mut *self.session;
+        if sets_virtual {
+            let (text, dialect) = (session.command_text(), session.tracked.dialect);
+            let Some(parts) = plain_set(text, &statement, dialect) else {
+                self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
+                self.command_done();
+                return true;
+            };
+            session.execution.text.rewritten = preparable_set(text, &parts, dialect);
+        }
         // One that reads diagnostics pins the session, and pins belong on the writer.
         let is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
         session.execution.plan =
             session.execution.plan.with_statement(CommandKind::Prepare, statement, is_read);
         // It is never executed by a server, and what it reads is put into each execution.
-        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
+        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::VIRTUAL_VARIABLE) && !sets_virtual {
             self.pools.substitute(self.ctx, self.session);
         }
         let session = &mut *self.session;
@@ -89,6 +91,37 @@ impl Work<'_> {
         *prepared.digest_text.borrow_mut() = self.ctx.digester.text().into();
         session.execution.text.prepared = Some(prepared);
         self.start()
+    }
+
+    /// Weir has put values in the place of variables that may have changed since: then another statement serves from now
+    /// on. One that has a cursor or long data at its server stays what it is.
+    fn renew_values(&mut self, id: u32) {
+        let session = &*self.session;
+        let Some(statement) = session.prepared.all.get(&id).filter(|statement| statement.own.is_none())
+        else {
+            return;
+        };
+        let Some(original) = &statement.original else { return };
+        let text = self.pools.substituted(self.ctx, session, original, true);
+        let text = text.as_deref().unwrap_or(original);
+        if text == statement.prepared.text() {
+            return;
+        }
+        let before = statement.prepared.clone();
+        let state = before.state_to_prepare_in(&session.tracked.state);
+        let scanned = (before.statement, session.tracked.dialect.server);
+        let Some(renewed) = self.ctx.registry.intern(text, &state, scanned, WORKER_STATEMENT_BYTES_MAX)
+        else {
+            return;
+        };
+        renewed.digest.set(before.digest.get());
+        renewed.digest_text.borrow_mut().clone_from(&before.digest_text.borrow());
+        let session = &mut *self.session;
+        if let Some(statement) = session.prepared.all.get_mut(&id) {
+            session.prepared.bytes -= statement.bytes();
+            statement.prepared = renewed;
+            session.prepared.bytes += statement.bytes();
+        }
     }
 
     fn refuse_prepare(&mut self, why: &str) -> bool {
@@ -131,10 +164,13 @@ impl Work<'_> {
             let payload = &session.input.inbox[HEADER_LEN..session.input.command_bytes];
             note_types(statement, payload, session.capabilities);
         }
-        let prepared = session.prepared.all.get(&id).map(|found| found.prepared.clone());
-        if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
+        let found = session.prepared.all.get(&id);
+        if found.is_some_and(|found| found.prepared.statement.effects.contains(Effects::VIRTUAL_VARIABLE)) {
             return self.execute_session_track(id);
         }
+        self.renew_values(id);
+        let session = &mut *self.session;
+        let prepared = session.prepared.all.get(&id).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.execution.text.statement_id = id;
             // A cursor holds the session, and writes of a session that is held have to go to the writer.
@@ -203,6 +239,15 @@ fn malformed() -> (error::ServerError, String) {
 }
 
 impl Session {
+    /// The client's own text of the statement that was prepared, where its executions go by that: with the values that hold
+    /// then in the place of variables, or with variables that only Weir has.
+    pub(crate) fn original_text(&self, statement: &Statement) -> Option<Box<[u8]>> {
+        let is_rewritten = self.execution.text.rewritten.is_some();
+        let is_virtual = statement.uses.contains(Uses::VIRTUAL_VARIABLE)
+            || statement.effects.contains(Effects::VIRTUAL_VARIABLE);
+        (is_rewritten && is_virtual).then(|| self.command_text().into())
+    }
+
     /// MariaDB (since 10.2) has an id that means the statement of the last COM_STMT_PREPARE, for clients that do not wait for
     /// its answer: Weir's own id of it takes its place in the command. There is none behind a PREPARE that failed.
     pub(crate) fn name_last_prepared(&mut self, ctx: &Context, command: Option<Command>) {

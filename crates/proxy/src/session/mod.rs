@@ -9,7 +9,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_routing::{Consistency, Decision};
+use weir_routing::Decision;
 use weir_session::defaults::Defaults;
 use weir_session::login::Channel;
 use weir_session::pin::{PinBoard, Pins};
@@ -19,13 +19,14 @@ use weir_session::track::TrackPreferences;
 use weir_sql::Dialect;
 
 use crate::client::local_infile::Infile;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::context::keys::{ConnectionKey, Nanos, SessionKey};
 use crate::outbox::SocketId;
 use crate::peer::Peer;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Retained;
 use crate::session::bonds::Detour;
 use crate::session::execution::{Execution, Upload};
+use crate::session::freshness::Freshness;
 use crate::session::phase::Phase;
 use crate::snapshot::Account;
 use crate::statement::moving::Moving;
@@ -34,7 +35,9 @@ use crate::statement::route::KnownScope;
 use crate::stats::statements::KnownCaller;
 
 pub(crate) mod bonds;
+pub(crate) mod causal_token;
 pub(crate) mod execution;
+pub(crate) mod freshness;
 pub(crate) mod phase;
 pub(crate) mod status_flags;
 pub(crate) mod text;
@@ -192,39 +195,6 @@ pub(crate) struct Transaction {
     pub since: Nanos,
 }
 
-/// What it has to see.
-pub(crate) struct Freshness {
-    /// How fresh its reads have to be, as it has set it itself (`SET weir_consistency`).
-    pub consistency: Option<Consistency>,
-    /// When it was told of somebody else's write (`SET weir_token`); 0 for never.
-    pub told_at: Nanos,
-    /// When its last read of something that others write was answered; 0 for never.
-    pub seen_at: Nanos,
-    /// The server that it was read from.
-    pub seen_on: ServerIndex,
-    /// When the last write of this session was answered (or broke off); 0 for never.
-    pub last_at: Nanos,
-    /// When something of this session may last have been committed; 0 for never.
-    pub last_commit_at: Nanos,
-    /// The server that took the last write.
-    pub last_server: ServerIndex,
-}
-
-impl Default for Freshness {
-    /// Nothing has to be seen yet.
-    fn default() -> Self {
-        Self {
-            consistency: None,
-            told_at: 0,
-            seen_at: 0,
-            seen_on: ServerIndex::MAX,
-            last_at: 0,
-            last_commit_at: 0,
-            last_server: ServerIndex::MAX,
-        }
-    }
-}
-
 /// What its client is still to be told.
 pub(crate) struct Farewell {
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
@@ -294,6 +264,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1024, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1056, "{} bytes", size_of::<Session>());
     }
 }

@@ -86,6 +86,7 @@ impl Pools {
         session.prepared.bytes = 0;
         session.prepared.long_data_bytes = 0;
         session.track = None;
+        session.freshness.begin();
         session.diagnostics.last_insert_id = 0;
         session.diagnostics.last_gtid = String::new();
         session.diagnostics.is_insert_id_lost = false;

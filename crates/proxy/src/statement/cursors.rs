@@ -92,7 +92,8 @@ impl ServerConnection {
         if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
         }
-        let statement = ClientStatement::new(prepared.clone(), params);
+        let mut statement = ClientStatement::new(prepared.clone(), params);
+        statement.original = session.original_text(&prepared.statement);
         session.prepared.bytes += statement.bytes();
         session.prepared.all.insert(client_id, statement);
         self.own_statement(ctx, &prepared, id);

@@ -18,10 +18,10 @@ use crate::outbox::{Owner, SocketId};
 use crate::peer::Peer;
 use crate::server::connection::Retained;
 use crate::session::execution::Execution;
+use crate::session::freshness::Freshness;
 use crate::session::phase::Phase;
 use crate::session::{
-    Client, ClientStatements, Diagnostics, Farewell, Freshness, Input, Place, Session, Stay, Times, Tracked,
-    Transaction,
+    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Session, Stay, Times, Tracked, Transaction,
 };
 use crate::worker::Worker;
 
