@@ -14,6 +14,7 @@ mod auto_failover;
 mod cli;
 mod commands;
 mod completion;
+mod consistency_variables;
 mod diagnostics;
 mod disk;
 mod drain;
@@ -85,6 +86,7 @@ fn cases() -> Vec<Case> {
         cli::trials(),
         commands::trials(),
         completion::trials(),
+        consistency_variables::trials(),
         diagnostics::trials(),
         disk::trials(),
         drain::trials(),
