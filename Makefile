@@ -10,10 +10,10 @@ NOT_RUN := $(abspath $(BUILT))/not-run.txt
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test suites drivers bench failover fidelity lint fuzz clean
+.PHONY: help deps test-deps demo test suites drivers bench failover consistency fidelity lint fuzz clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test-deps: deps # MySQL's packages can't be installed beside MariaDB's: they are unpacked into the tests' cache
 	@scripts/get-mysql || { echo "the tests with MySQL can't run: see above" >&2; exit 1; }
@@ -26,13 +26,14 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 	@$(CARGO) build --release -p weir -p weir-demo
 	@exec $(BUILT)/release/weir-demo $(if $(KEEP),--keep) $(ARGS)
 
-test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark and the failover report for a moment
+test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark, the failover report and the consistency levels for a moment
 	$(CARGO) build --workspace --all-targets
 	@$(MAKE) --no-print-directory drivers
 	@rm -f $(NOT_RUN); export WEIR_NOT_RUN=$(NOT_RUN); set -x; \
 	$(CARGO) test --workspace --no-fail-fast && \
 	CARGO="$(CARGO)" $(BUILT)/debug/weir-bench --smoke && \
-	$(BUILT)/debug/weir-failover --smoke; \
+	$(BUILT)/debug/weir-failover --smoke && \
+	$(BUILT)/debug/weir-consistency --smoke; \
 	status=$$?; set +x; scripts/not-run $(NOT_RUN); exit $$status
 
 suites: deps ## other people's test suites, direct and through Weir, and every difference [SUITE="mariadb-client go", ARGS="--rerun"; docs/internals/suites.md]
@@ -49,6 +50,10 @@ bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in tu
 failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed", CYCLES=200]
 	@$(CARGO) build --release -p weir -p weir-failover
 	@exec $(BUILT)/release/weir-failover $(if $(CYCLES),--only cycles --cycles $(CYCLES)) $(ARGS)
+
+consistency: deps ## stale reads, share of the readers, and the price of each level [ARGS="--only staleness --checks 1000000"; docs/guide/consistency-results.md]
+	@$(CARGO) build --release -p weir -p weir-consistency
+	@exec $(BUILT)/release/weir-consistency $(ARGS)
 
 fidelity: deps ## what sessions see through Weir and straight at the server: all ways to change a session x all that can be changed [ARGS="--only call/role", "--server mysql"]
 	@$(CARGO) build --release -p weir -p weir-fidelity

@@ -1,5 +1,6 @@
 //! Checks the documentation: every link leads to a file and a heading that exist, the guide's index has every page, and
-//! the paths and names that the pages for developers give are in the repository.
+//! the paths and names that the pages for developers give are in the repository; and that the modules' descriptions
+//! begin with what a module does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -205,6 +206,94 @@ fn paths_and_names_in_the_pages_for_developers_exist() {
     assert!(seen > 300, "only {seen} paths and names were found");
 }
 
+/// Words that end as verbs in the third person do, and are none.
+const NO_VERBS: &str = "Addresses Always Asynchronous Bytes Clients Clusters Columns Commands Components Connections \
+    Counters Cursors Defaults Diagnostics Errors Events Facts Listeners Logins Messages Nodes Options Parts \
+    Programs Properties Queries Rights Roles Rows Scenarios Servers Sessions Statements Status Tables This \
+    Threads Timers Types Users Values Variables Warnings Weirs Whereas Words Workers";
+
+/// Whether a module's description begins with what the module does.
+fn begins_with_verb(first_line: &str) -> bool {
+    let word = first_line.split([' ', ',']).next().unwrap_or_default();
+    let is_word =
+        word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphabetic());
+    is_word && word.ends_with('s') && NO_VERBS.split_whitespace().all(|noun| noun != word)
+}
+
+#[test]
+fn every_module_begins_with_what_it_does() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for file in files(&["crates"], &["rs"]) {
+        if file.components().nth(2).is_none_or(|folder| folder.as_os_str() != "src") {
+            continue;
+        }
+        seen += 1;
+        let text = read(&file);
+        let first = text.lines().find_map(|line| line.strip_prefix("//!")).unwrap_or_default().trim();
+        if !begins_with_verb(first) {
+            faults.push(format!("{}: {first:?}", file.display()));
+        }
+    }
+    assert!(faults.is_empty(), "no verb (\"Chooses the server for a statement.\"):\n{}", faults.join("\n"));
+    assert!(seen > 500, "only {seen} modules were found");
+}
+
+#[test]
+fn verbs_are_told_from_nouns() {
+    let told = [
+        "Chooses, when due, the server.",
+        "Which server?",
+        "Servers of a group.",
+        "COM_QUERY",
+        "A server",
+        "",
+    ]
+    .map(begins_with_verb);
+    assert_eq!(told, [true, false, false, false, false, false]);
+}
+
+/// `weir_x::y::z` in a line of a log: a module of the crate `x`, or of the binary.
+fn modules(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+    let words = words.map(|word| word.trim_end_matches(':'));
+    words.filter(|word| word.starts_with("weir") && word.contains("::"))
+}
+
+/// Whether the sources have this module.
+fn is_module(module: &str) -> bool {
+    let mut parts = module.split("::");
+    let crate_name = parts.next().unwrap_or_default().replace('_', "-");
+    let folder =
+        root().join("crates").join(crate_name.strip_prefix("weir-").unwrap_or(&crate_name)).join("src");
+    let path = parts.fold(folder, |path, part| path.join(part));
+    path.with_extension("rs").is_file() || path.join("mod.rs").is_file()
+}
+
+#[test]
+fn modules_in_samples_of_logs_exist() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in files(&["docs"], &["md"]) {
+        for (at, line) in read(&page).lines().enumerate() {
+            for module in modules(line) {
+                seen += 1;
+                if !is_module(module) {
+                    faults.push(format!("{}:{}: there is no module {module}", page.display(), at + 1));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen > 10, "only {seen} modules are named");
+}
+
+#[test]
+fn modules_are_found_in_lines() {
+    let line = "INFO weir_monitor::topology_thread: writer; INFO weir::serve: listening";
+    assert_eq!(modules(line).collect::<Vec<_>>(), ["weir_monitor::topology_thread", "weir::serve"]);
+    assert!(is_module("weir_monitor::topology_thread") && is_module("weir::serve"));
+    assert!(!is_module("weir_monitor::owner"));
+}
+
 #[test]
 fn paths_and_names_are_found_in_lines() {
     let line = "| rule | `pool/lease.rs: Lease::release`, `recycle`; `tests/e2e/`. See docs/guide, and/or `relay.rs` |";
@@ -220,6 +309,26 @@ fn the_index_has_every_page() {
     let names = pages.iter().filter_map(|page| page.file_name()?.to_str());
     let missing: Vec<&str> = names.filter(|name| *name != "README.md" && !linked.contains(name)).collect();
     assert!(missing.is_empty(), "docs/guide/README.md does not link {missing:?}");
+}
+
+/// The most words of a page of the guide: what is read in five minutes.
+const PAGE_WORDS_MAX: usize = 1_200;
+/// Pages that are made from the code, to look things up.
+const MADE_PAGES: [&str; 2] = ["docs/guide/reference.md", "docs/guide/metrics-reference.md"];
+
+#[test]
+fn pages_of_the_guide_are_short() {
+    let pages = files(&["docs/guide"], &["md"]).into_iter();
+    let counted = pages.map(|page| (read(&page).split_whitespace().count(), page));
+    let long: Vec<String> = counted
+        .filter(|(words, page)| {
+            *words > PAGE_WORDS_MAX && !MADE_PAGES.iter().any(|made| page == Path::new(made))
+        })
+        .map(|(words, page)| {
+            format!("{}: {words} words, more than {PAGE_WORDS_MAX}: split it", page.display())
+        })
+        .collect();
+    assert!(long.is_empty(), "{}", long.join("\n"));
 }
 
 #[test]

@@ -20,6 +20,9 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "admin_sql" => |data| {
             weir_admin::fuzzing::fuzz_sql(data);
         },
+        "causal_token" => |data| {
+            weir_proxy::fuzzing::fuzz_causal_token(data);
+        },
         "cnf" => |data| {
             weir_config::fuzzing::fuzz_cnf(data);
         },
@@ -29,14 +32,8 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "config" => |data| {
             weir_config::fuzzing::fuzz_config(data);
         },
-        "core_aside" => |data| {
+        "detour" => |data| {
             weir_proxy::fuzzing::fuzz_core_aside(data);
-        },
-        "core_client" => |data| {
-            weir_proxy::fuzzing::fuzz_core_client(data);
-        },
-        "core_server" => |data| {
-            weir_proxy::fuzzing::fuzz_core_server(data);
         },
         "greeting" => |data| {
             weir_protocol::fuzzing::fuzz_greeting(data);
@@ -68,6 +65,12 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         },
         "sql_scan" => |data| {
             weir_sql::fuzzing::fuzz_scan(data);
+        },
+        "worker_client" => |data| {
+            weir_proxy::fuzzing::fuzz_core_client(data);
+        },
+        "worker_server" => |data| {
+            weir_proxy::fuzzing::fuzz_core_server(data);
         },
         other => panic!("WEIR_FUZZ={other}: no such target"),
     }

@@ -182,7 +182,7 @@ fn outlasts(env: &Env) -> CaseResult {
     weir.wait_exit(PATIENCE)?;
     let again = env.weir_with(&next)?;
     eventually("the drained server is out", PATIENCE, || is_drained(&again))?;
-    ensure!(again.log().contains("is still drained from an earlier run"), "{}", again.log());
+    ensure!(again.log().contains("server is still drained from an earlier run"), "{}", again.log());
     let back = run(&again, &["undrain", &server])?;
     ensure!(back.status.success(), "{back:?}");
     eventually("it is in again", PATIENCE, || Ok(!is_drained(&again)?))

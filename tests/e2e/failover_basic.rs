@@ -36,7 +36,7 @@ const CLIENTS: u32 = 6;
 const PAUSE_MAX: Duration = Duration::from_secs(20);
 
 /// Which node serves, asked for in a way that goes to a reader.
-const READ_NAME: &str =
+pub(crate) const READ_NAME: &str =
     "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
 
 fn weir(env: &Env) -> Result<Weir, String> {
@@ -113,7 +113,7 @@ fn one_node_is_left(env: &Env) -> CaseResult {
     serves_reads_on(&mut session, 2)
 }
 
-fn make_table(env: &Env, schema: &str) -> CaseResult {
+pub(crate) fn make_table(env: &Env, schema: &str) -> CaseResult {
     let cluster = env.cluster()?;
     let sql = format!(
         "CREATE TABLE {schema}.t (id BIGINT AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, n INT NOT NULL, \
@@ -126,12 +126,12 @@ fn make_table(env: &Env, schema: &str) -> CaseResult {
     Ok(())
 }
 
-fn writer_name(session: &mut Session) -> Result<String, Box<dyn Error>> {
+pub(crate) fn writer_name(session: &mut Session) -> Result<String, Box<dyn Error>> {
     Ok(session.value("SELECT @@wsrep_node_name FOR UPDATE")?)
 }
 
 /// Waits until so many different nodes serve reads.
-fn serves_reads_on(session: &mut Session, nodes: usize) -> CaseResult {
+pub(crate) fn serves_reads_on(session: &mut Session, nodes: usize) -> CaseResult {
     let mut seen = BTreeSet::new();
     eventually(&format!("{nodes} nodes serve reads"), Duration::from_secs(15), || {
         seen.insert(session.value(READ_NAME)?);
@@ -140,14 +140,14 @@ fn serves_reads_on(session: &mut Session, nodes: usize) -> CaseResult {
 }
 
 /// Clients that insert numbered rows and read each of them back.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Done>>,
 }
 
 /// What the clients of a load have seen.
 #[derive(Default)]
-struct Done {
+pub(crate) struct Done {
     /// Rows (client, n) that were acknowledged.
     acknowledged: BTreeSet<(u32, u32)>,
     /// Rows of which nobody can say.
@@ -160,7 +160,7 @@ struct Done {
 }
 
 impl Load {
-    fn start(server: SocketAddrV4, schema: &str) -> Load {
+    pub(crate) fn start(server: SocketAddrV4, schema: &str) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let clients = (1..=CLIENTS)
             .map(|client| {
@@ -175,7 +175,7 @@ impl Load {
         Load { stop, clients }
     }
 
-    fn finish(self) -> Result<Done, String> {
+    pub(crate) fn finish(self) -> Result<Done, String> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Done::default();
         for client in self.clients {
@@ -252,8 +252,8 @@ impl Done {
         }
     }
 
-    /// `gone` is a node that does not run.
-    fn check(&self, env: &Env, schema: &str, gone: usize) -> CaseResult {
+    /// `gone` is a node that does not run, or that is not the cluster's.
+    pub(crate) fn check(&self, env: &Env, schema: &str, gone: usize) -> CaseResult {
         let cluster = env.cluster()?;
         let alive = cluster.nodes().iter().find(|node| node.index() != gone && node.is_running());
         let rows = alive.ok_or("no node runs")?.root_query(&format!(

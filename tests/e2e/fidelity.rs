@@ -69,5 +69,5 @@ fn played(env: &Env, family: Family, io: IoDriver) -> CaseResult {
 
 /// That cells apply at all shows that the server did what they are about.
 fn has_played(report: &Report) -> bool {
-    report.cells.iter().filter(|cell| cell.verdict != Outcome::Na).count() > 40
+    report.cells.iter().filter(|cell| cell.outcome != Outcome::Na).count() > 40
 }

@@ -14,9 +14,12 @@ use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
 use crate::http::{get, serve_http};
 
+mod sql;
+
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
+        Case::parallel("guide::statements_run_as_they_stand_there", sql::run),
         Case::parallel("guide::every_command_is_known_and_makes_sense", makes_sense),
         Case::parallel("guide::commands_run_as_they_stand_there", run),
     ]
@@ -85,7 +88,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("setsid ", "make failover, with another group of processes"),
 ];
 
-/// A command of the guide.
+/// A command or a block of the guide.
 struct Found {
     file: String,
     text: String,
@@ -97,6 +100,16 @@ fn root() -> PathBuf {
 
 /// All commands of the README and the guide, and scripts as a whole.
 fn commands() -> Result<Vec<Found>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for Found { file, text: block } in blocks(&["", "sh", "bash", "console"])? {
+        let texts = of_block(&block).map_err(|error| format!("{file}: {error}"))?;
+        all.extend(texts.into_iter().map(|text| Found { file: file.clone(), text }));
+    }
+    Ok(all)
+}
+
+/// The blocks of code of these languages in the README and the guide.
+fn blocks(languages: &[&str]) -> Result<Vec<Found>, Box<dyn Error>> {
     let mut files = vec![root().join("README.md")];
     for entry in fs::read_dir(root().join("docs/guide"))? {
         files.push(entry?.path());
@@ -106,24 +119,19 @@ fn commands() -> Result<Vec<Found>, Box<dyn Error>> {
     let mut all = Vec::new();
     for path in files {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for block in blocks(&fs::read_to_string(&path)?) {
-            let texts = of_block(&block).map_err(|error| format!("{file}: {error}"))?;
-            all.extend(texts.into_iter().map(|text| Found { file: file.clone(), text }));
-        }
+        let texts = blocks_of(&fs::read_to_string(&path)?, languages);
+        all.extend(texts.into_iter().map(|text| Found { file: file.clone(), text }));
     }
     Ok(all)
 }
 
-/// Blocks of code in which there may be commands: those without a language, and of a shell.
-fn blocks(text: &str) -> Vec<String> {
+fn blocks_of(text: &str, languages: &[&str]) -> Vec<String> {
     let (mut blocks, mut open): (Vec<String>, Option<(bool, String)>) = (Vec::new(), None);
     for line in text.lines() {
         match (&mut open, line.strip_prefix("```")) {
-            (None, Some(language)) => {
-                open = Some((["", "sh", "bash", "console"].contains(&language.trim()), String::new()));
-            }
-            (Some((is_shell, block)), Some(_)) => {
-                blocks.extend(is_shell.then(|| std::mem::take(block)));
+            (None, Some(language)) => open = Some((languages.contains(&language.trim()), String::new())),
+            (Some((is_wanted, block)), Some(_)) => {
+                blocks.extend(is_wanted.then(|| std::mem::take(block)));
                 open = None;
             }
             (Some((_, block)), None) => {

@@ -14,6 +14,7 @@ mod auto_failover;
 mod cli;
 mod commands;
 mod completion;
+mod consistency_variables;
 mod diagnostics;
 mod disk;
 mod drain;
@@ -57,6 +58,7 @@ mod session_state;
 mod several;
 mod several_weirs;
 mod silent;
+mod split_brain;
 mod splitting;
 mod startup;
 mod statistics;
@@ -66,6 +68,7 @@ mod switchover;
 mod takeover;
 mod terminal;
 mod tracking;
+mod two_clusters;
 mod vanish;
 mod wire;
 
@@ -85,6 +88,7 @@ fn cases() -> Vec<Case> {
         cli::trials(),
         commands::trials(),
         completion::trials(),
+        consistency_variables::trials(),
         diagnostics::trials(),
         disk::trials(),
         drain::trials(),
@@ -128,6 +132,7 @@ fn cases() -> Vec<Case> {
         several_weirs::trials(),
         silent::trials(),
         session_state::trials(),
+        split_brain::trials(),
         splitting::trials(),
         startup::trials(),
         statistics::trials(),
@@ -137,6 +142,7 @@ fn cases() -> Vec<Case> {
         takeover::trials(),
         terminal::trials(),
         tracking::trials(),
+        two_clusters::trials(),
         vanish::trials(),
         wire::trials(),
     ]

@@ -2,13 +2,13 @@
 //! for long. Weir is started with a resolver of the case's own, which takes a mount namespace.
 
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, OwnResolver, Weir, WeirConfig, hostgroup, weir_binary};
+use weir_testkit::{Account, OwnResolver, Weir, WeirConfig, hostgroup, not_run, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Forwarder, Session, ensure, eventually};
 
 use crate::admin::Admin;
@@ -175,6 +175,10 @@ fn both_families(env: &Env) -> CaseResult {
     let config = config(env, "both.weir.test", address.port())?;
     let Some(resolver) = resolver(env, &config)? else { return Ok(()) };
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()));
+    if let Err(error) = TcpListener::bind(v6) {
+        not_run("a server with addresses of both families", &error.to_string());
+        return Ok(());
+    }
     resolver.set(&[("both.weir.test", v6.ip()), ("both.weir.test", IpAddr::V4(*address.ip()))])?;
     let by_v4 = Forwarder::start(address, node.addr())?;
     let weir = start(env, &resolver, &config)?;
@@ -199,7 +203,7 @@ fn hangs(env: &Env) -> CaseResult {
     let silent = match UdpSocket::bind((SILENT, 53)) {
         Ok(silent) => silent,
         Err(error) => {
-            eprintln!("not run, no DNS server at {SILENT}: {error}");
+            not_run("a resolver that hangs (no DNS server)", &format!("{SILENT}: {error}"));
             return Ok(());
         }
     };

@@ -10,6 +10,8 @@ use toml_edit::Value;
 use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
+use crate::switchover::reasons;
+
 /// The cases of this module. Each has servers of its own.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
@@ -30,6 +32,12 @@ pub(crate) fn trials() -> Vec<Case> {
         }),
         Case::serial("replication::a_mariadb_replica_that_is_too_late_does_not_read", |env| {
             late_replica(env, Family::Mariadb)
+        }),
+        Case::serial("replication::an_old_source_that_comes_back_writable_gets_nothing", |env| {
+            old_source_returns(env, Family::Mysql)
+        }),
+        Case::serial("replication::an_old_mariadb_source_that_comes_back_writable_gets_nothing", |env| {
+            old_source_returns(env, Family::Mariadb)
         }),
         Case::serial("replication::a_group_moves_its_primary", primary_moves),
         Case::serial("replication::a_group_gets_over_a_killed_primary", primary_killed),
@@ -280,6 +288,48 @@ fn late_replica(env: &Env, family: Family) -> CaseResult {
     eventually("the source reads", PATIENCE, || Ok(readers(&weir, &mysql)? == [source.clone()]))?;
     mysql.server(2).root_query("START REPLICA SQL_THREAD")?;
     eventually("the replica reads again", PATIENCE, || Ok(readers(&weir, &mysql)? == [replica.clone()]))
+}
+
+/// Somebody promotes the replica of a source that was killed, and the source is started again as it was.
+fn old_source_returns(env: &Env, family: Family) -> CaseResult {
+    let mysql = env.own_servers(family, 2, false)?;
+    let weir = weir_with(env, &mysql, false, |config| {
+        config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
+    })?;
+    let (old, new) = (id(&mysql, 1)?, id(&mysql, 2)?);
+    ensure!(writer(&weir)? == old, "the source does not write");
+    mysql.wait_replicated()?;
+    mysql.server(1).kill()?;
+    weir.wait_log("lost the writer", PATIENCE)?;
+    mysql.server(2).root_query(match family {
+        Family::Mysql => "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL read_only = OFF",
+        Family::Mariadb => "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = OFF",
+    })?;
+    ensure!(writer(&weir)? == new, "the promoted replica does not write");
+
+    let written = under_load(&weir, || {
+        mysql.server(1).start()?;
+        ensure!(mysql.server(1).root_query("SELECT @@read_only")?.concat() == ["0"], "it is read_only");
+        let server = mysql.server(1).addr().to_string();
+        eventually("the reason is shown", PATIENCE, || {
+            let reasons = reasons(&weir, &server)?;
+            let wanted = format!("not read_only, but {} has replaced it", mysql.server(2).addr());
+            Ok(!reasons.is_empty() && reasons.iter().all(|reason| reason.starts_with(&wanted)))
+        })?;
+        for _ in 0..100 {
+            ensure!(writer(&weir)? == new, "the old source is written to");
+        }
+        Ok(())
+    })?;
+    ensure!(written.iter().all(|written| written.error.is_none()), "{written:?}");
+    ensure!(written.iter().all(|written| written.rows > 0), "{written:?}");
+    let rows = "SELECT COUNT(*) FROM test.numbers";
+    ensure!(mysql.server(1).root_query(rows)?.concat() == ["0"], "the old source has got rows");
+    let all: u64 = written.iter().map(|written| written.rows).sum();
+    ensure!(mysql.server(2).root_query(rows)?.concat() == [all.to_string()], "rows are missing");
+    // Somebody decides.
+    mysql.server(1).root_query("SET GLOBAL read_only = ON")?;
+    eventually("the old source reads", PATIENCE, || Ok(readers(&weir, &mysql)?.contains(&old)))
 }
 
 fn primary_moves(env: &Env) -> CaseResult {

@@ -145,7 +145,7 @@ fn beyond_the_grace(env: &Env) -> CaseResult {
     let (code, state, message) = end.error.ok_or("the result was read to its end")?;
     ensure!(
         (code, state.as_str()) == (1053, "08S01")
-            && message.starts_with(&format!("{} is taken out, and drain_grace_ms is over", node.addr())),
+            && message.starts_with(&format!("{} is drained, and drain_grace_ms is over", node.addr())),
         "{code} {state} {message}"
     );
     ensure!(end.rows.len() < ROWS - 1, "all {} rows have come", end.rows.len() + 1);

@@ -1,6 +1,6 @@
 //! Servers of plain hostgroups that fail, leave, are full or hang, and what is done about their connections.
 
-mod care;
+mod connections;
 
 use std::error::Error;
 use std::thread;
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("servers::one_that_is_full_is_shunned_until_it_has_room", full),
         Case::serial("servers::one_that_hangs_is_shunned_and_its_connections_are_cut", hangs),
     ];
-    cases.extend(care::trials());
+    cases.extend(connections::trials());
     cases
 }
 

@@ -10,6 +10,8 @@ use weir_testkit::wire::{Login, RawClient};
 use weir_testkit::{Account, Weir, WeirConfig, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
+use crate::http::serve_http;
+
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
@@ -18,6 +20,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("startup::what_an_admin_saves_is_there_again", saved_by_admin),
         Case::parallel("startup::a_damaged_database_is_told", damaged_database),
         Case::parallel("startup::a_start_that_fails_saves_nothing", failed_start),
+        Case::parallel("startup::a_start_that_fails_leaves_no_row_in_weir_instances", unregistered),
         Case::parallel("startup::a_clean_stop_leaves_no_row_in_weir_instances", clean_stop),
         Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
         Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
@@ -150,6 +153,48 @@ fn clean_stop(env: &Env) -> CaseResult {
     weir.sigterm()?;
     weir.wait_exit(PATIENCE)?;
     ensure!(rows()? == [["0"]], "its row is left");
+    Ok(())
+}
+
+/// It finds out late, after everything else is there, that an address is taken.
+fn unregistered(env: &Env) -> CaseResult {
+    let (account, dir) = (env.account()?, env.dir()?.join("unregistered"));
+    fs::create_dir_all(&dir)?;
+    let (file, data) = (dir.join("weir.toml"), dir.join("weir-data"));
+    let taken = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let std::net::SocketAddr::V4(at) = taken.local_addr()? else { return Err("no IPv4".into()) };
+    let mut good = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    good.monitor(account);
+    let node = env.cluster()?.node(2);
+    let written = || -> Result<Option<String>, Box<dyn std::error::Error>> {
+        let Ok(instance) = fs::read_to_string(data.join("instance")) else { return Ok(None) };
+        let sql = format!("SELECT COUNT(*) FROM weir.instances WHERE instance = '{}'", instance.trim());
+        let rows = node.root_query(&format!("SET wsrep_sync_wait = 1; {sql}"));
+        // Without a table there is no row.
+        Ok(Some(rows.map_or_else(|_| "0".to_owned(), |rows| rows.concat().concat())))
+    };
+    for what in ["the listener", "the admin port", "HTTP"] {
+        let mut config = good.clone();
+        match what {
+            "the listener" => {
+                config.variable("interfaces", at.to_string());
+            }
+            "the admin port" => {
+                config.admin(at);
+            }
+            _ => serve_http(&mut config, at),
+        }
+        fs::write(&file, config.render(&data))?;
+        let said = fail(&file, &[])?;
+        ensure!(said.contains("in use"), "{what}: {said}");
+        let rows = written()?;
+        ensure!(rows.as_deref().is_none_or(|rows| rows == "0"), "{what}: {rows:?} rows");
+    }
+    fs::write(&file, good.render(&data))?;
+    let weir = Weir::start_with_file(&weir_binary()?, &file, good.listen(), &dir, "weir")?;
+    eventually("it is in weir.instances", PATIENCE, || Ok(written()?.as_deref() == Some("1")))?;
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
     Ok(())
 }
 

@@ -43,6 +43,13 @@ pub(crate) fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
     Ok(status["clusters"][0]["writers"][0].as_str().unwrap_or_default().to_owned())
 }
 
+/// Of all places that `weir status` shows of a server.
+pub(crate) fn reasons(weir: &Weir, server: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+    let rows = status["servers"].as_array().into_iter().flatten().filter(|row| row["server"] == server);
+    Ok(rows.map(|row| row["reason"].as_str().unwrap_or_default().to_owned()).collect())
+}
+
 pub(crate) fn wait_writer(weir: &Weir) -> CaseResult {
     eventually("there is a writer that another can follow", PATIENCE, || {
         Ok(run(weir, &["switchover", HOSTGROUP, "--dry-run"])?.status.success())

@@ -1,4 +1,4 @@
-//! Tells the audit log: who has come in, who was turned away, and what was changed.
+//! Writes to the audit log who has come in, who was turned away, and what was changed.
 
 use weir_protocol::error;
 use weir_query_log::{AuditEvent, AuditKind, monotonic_ns};

@@ -83,6 +83,17 @@ pub(crate) enum Place {
     File,
 }
 
+impl Place {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Place::Memory => "MEMORY",
+            Place::Runtime => "RUNTIME",
+            Place::Disk => "DISK",
+            Place::File => "CONFIG",
+        }
+    }
+}
+
 /// Rows of a module go from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Move {
@@ -113,7 +124,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, SqlError> {
         .any(|w| first.is(w))
     {
         return Err(SqlError::denied(format!(
-            "{} is not for the admin interface: its tables are fixed",
+            "{} is not allowed at the admin port: its tables are fixed",
             first.source.to_ascii_uppercase()
         )));
     }
@@ -253,7 +264,7 @@ fn unknown(tokens: &[Token<'_>]) -> SqlError {
     SqlError::syntax(match found {
         Some(found) if found == typed => format!("syntax error behind \"{found}\""),
         Some(found) => format!("unknown command near \"{near}\", did you mean \"{found}\"?"),
-        None => format!("unknown command near \"{near}\": it begins no statement of the admin interface"),
+        None => format!("unknown command near \"{near}\": no admin command starts with this"),
     })
 }
 

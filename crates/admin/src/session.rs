@@ -144,7 +144,7 @@ impl Session {
             }
             let shared = self.shared.clone();
             let _work = shared.shutdown.work();
-            if let Some(error) = shared.shutdown.farewell() {
+            if let Some(error) = shared.shutdown.refusal_after_grace() {
                 let mut out = Vec::new();
                 self.answer(packet.sequence.wrapping_add(1)).error(&error, &mut out);
                 return wire.write(&out, PACKET_TIMEOUT).map_err(WireError::from);

@@ -32,7 +32,7 @@ impl Shutdown {
     }
 
     /// What answers every command, once the grace is over.
-    pub(crate) fn farewell(&self) -> Option<SqlError> {
+    pub(crate) fn refusal_after_grace(&self) -> Option<SqlError> {
         self.is_past(SHUTDOWN_GRACE).then(refusal)
     }
 
@@ -85,13 +85,13 @@ mod tests {
     #[test]
     fn changes_end_at_once_and_reading_after_a_grace() {
         let shutdown = Shutdown::default();
-        assert!(shutdown.farewell().is_none() && shutdown.check_change().is_ok());
+        assert!(shutdown.refusal_after_grace().is_none() && shutdown.check_change().is_ok());
         shutdown.begin();
-        assert!(shutdown.farewell().is_none(), "the grace is over already");
+        assert!(shutdown.refusal_after_grace().is_none(), "the grace is over already");
         assert_eq!(shutdown.check_change().unwrap_err().error, error::SERVER_SHUTDOWN);
         let over = Shutdown::default();
         over.since.set(Instant::now() - SHUTDOWN_GRACE).unwrap();
-        assert!(over.farewell().unwrap().message.contains("connect again"));
+        assert!(over.refusal_after_grace().unwrap().message.contains("connect again"));
     }
 
     #[test]

@@ -59,9 +59,9 @@ impl<'a> Token<'a> {
 /// Why a text is no statement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
-    #[error("a quote {0} is not closed")]
+    #[error("unterminated quote {0}")]
     Unclosed(char),
-    #[error("a comment is not closed")]
+    #[error("unterminated comment")]
     UnclosedComment,
     #[error("one statement at a time: something follows the ;")]
     Several,

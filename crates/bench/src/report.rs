@@ -12,7 +12,7 @@ use crate::peer::Kind;
 use crate::row::Row;
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Case and peer.
 const LEFT_COLUMNS: usize = 2;
 /// Weir's goals are in terms of what stands in front of most clusters.
@@ -44,7 +44,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Works out medians, ratios and verdicts.
+    /// Works out medians, ratios and goals.
     pub(crate) fn new(
         machine: Machine,
         args: &Args,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_pair_the_rounds_and_verdicts_follow() {
+    fn ratios_pair_the_rounds_and_goals_follow() {
         let results = example();
         let case = &results.cases[0];
         let [direct, haproxy, weir] = &case.peers[..] else { panic!() };
@@ -168,7 +168,7 @@ mod tests {
         assert!((spread.min - 1.1).abs() < 1e-9 && (spread.max - 1.1).abs() < 1e-9);
         assert!((weir.ratios[&Metric::CpuUsPerStatement].median - 0.775).abs() < 1e-9);
         assert!(!direct.ratios.contains_key(&Metric::CpuUsPerStatement));
-        let met: Vec<bool> = case.verdicts.iter().map(|verdict| verdict.is_met).collect();
+        let met: Vec<bool> = case.goals.iter().map(|check| check.is_met).collect();
         assert_eq!(met, [true, true]);
     }
 
@@ -179,9 +179,9 @@ mod tests {
         assert_eq!(weir["peer"], "weir");
         assert_eq!(weir["figures"]["statements_per_s"]["median"], 8250.0);
         assert_eq!(weir["rounds"][1]["cpu_us_per_statement"], 24.0);
-        assert_eq!(json["cases"][0]["verdicts"][0]["is_met"], true);
+        assert_eq!(json["cases"][0]["goals"][0]["is_met"], true);
         assert_eq!(json["left_out"]["local-infile"], "not today");
-        assert_eq!((&json["format"], &json["workers"]), (&2.into(), &2.into()));
+        assert_eq!((&json["format"], &json["workers"]), (&3.into(), &2.into()));
     }
 
     #[test]

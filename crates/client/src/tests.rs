@@ -1,4 +1,4 @@
-//! Against a server of canned bytes, which can do what no real server does.
+//! Tests against a server of canned bytes, which can do what no real server does.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};

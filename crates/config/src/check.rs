@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 pub(crate) mod cross_table;
+pub(crate) mod hostgroups;
 pub(crate) mod listeners;
 pub(crate) mod peers;
 pub(crate) mod query_rules;

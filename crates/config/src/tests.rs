@@ -1,4 +1,4 @@
-//! The faults a user can make, each with the exact message; and what a correct file becomes.
+//! Checks the faults a user can make, each with the exact message; and what a correct file becomes.
 
 use std::time::Duration;
 
@@ -177,8 +177,8 @@ fn faults_of_variables() {
         ("shun_recovery_time_sec = \"10\"", "shun_recovery_time_sec: \"10\" is not an integer"),
         ("connect_retries_delay = 10001", "connect_retries_delay: 10001 is out of range (0..10000)"),
         ("ping_timeout_server = 1", "ping_timeout_server: 1 is out of range (10..600000)"),
-        ("init_connect = \"SET a='x\"", "init_connect: the quotation that ' begins has no end"),
-        ("init_connect = \"SET a=1 /*\"", "init_connect: a comment has no end"),
+        ("init_connect = \"SET a='x\"", "init_connect: unterminated quote '"),
+        ("init_connect = \"SET a=1 /*\"", "init_connect: unterminated comment"),
         (
             "throttle_connections_per_sec_to_hostgroup = 0",
             "throttle_connections_per_sec_to_hostgroup: 0 is out of range (1..1000000)",

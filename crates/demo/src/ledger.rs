@@ -89,11 +89,11 @@ pub(crate) fn verify(cluster: &Galera, ledger: &Ledger) -> Result<AuditResult, E
             rows::read(&mut connection, &sql)
         });
         let found = found.map_err(|error| Error::Failed(format!("can't check the rows: {error}")))?;
-        let verdict = AuditResult::of(ledger, node.name(), found);
-        if !verdict.audit.is_good() {
-            return Err(Error::Failed(format!("{}: {verdict}", node.name())));
+        let result = AuditResult::of(ledger, node.name(), found);
+        if !result.audit.is_good() {
+            return Err(Error::Failed(format!("{}: {result}", node.name())));
         }
-        last = Some(verdict);
+        last = Some(result);
     }
     last.ok_or_else(|| Error::Failed("there are no nodes to ask".to_owned()))
 }
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(found: &[(u64, u32)]) -> AuditResult {
+    fn result(found: &[(u64, u32)]) -> AuditResult {
         let id = |number| RowId { stream: 0, number };
         let ledger = Ledger {
             acknowledged: [id(1), id(2)].into(),
@@ -125,9 +125,9 @@ mod tests {
     #[test]
     fn a_database_that_agrees_is_good_whatever_became_of_rows_in_doubt() {
         for found in [&[(1, 1), (2, 1)][..], &[(1, 1), (2, 1), (4, 1)]] {
-            let verdict = verdict(found);
-            assert!(verdict.audit.is_good(), "{verdict}");
-            assert!(verdict.to_string().contains("2 acknowledged rows is there exactly once"), "{verdict}");
+            let result = result(found);
+            assert!(result.audit.is_good(), "{result}");
+            assert!(result.to_string().contains("2 acknowledged rows is there exactly once"), "{result}");
         }
     }
 
@@ -135,8 +135,8 @@ mod tests {
     fn every_disagreement_is_found() {
         for found in [&[(1, 1)][..], &[(1, 2), (2, 1)], &[(1, 1), (2, 1), (3, 1)], &[(1, 1), (2, 1), (4, 2)]]
         {
-            let verdict = verdict(found);
-            assert!(!verdict.audit.is_good(), "{found:?} passed as {verdict}");
+            let result = result(found);
+            assert!(!result.audit.is_good(), "{found:?} passed as {result}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Knocks at a node's ports: whether its process is gone.
+//! Tries a node's ports, to learn whether its process is gone.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Each condition of an eviction, the order of its steps, and what must hold whatever the nodes say.
+//! Tests each condition of an eviction, the order of its steps, and what must hold whatever the nodes say.
 
 use weir_topology::{Endpoint, Millis};
 

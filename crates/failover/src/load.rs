@@ -104,8 +104,9 @@ fn failure(line: &str) -> Option<Failure> {
         _ => Kind::Outside,
     };
     let (code, sqlstate) = (words.next()?.parse().ok()?, words.next()?);
-    let kind = of_commit(meaning_of(code, sqlstate, lost), code, lost);
-    let text = format!("error {code} ({sqlstate}): {}", words.next().unwrap_or_default());
+    let message = words.next().unwrap_or_default();
+    let kind = of_commit(meaning_of(code, sqlstate, message, lost), code, message, lost);
+    let text = format!("error {code} ({sqlstate}): {message}");
     Some(Failure { at, kind, text, is_load: true })
 }
 
@@ -121,6 +122,7 @@ Threads started!
 WEIR-ERROR 12000000034 commit 1053 08007 Lost connection to n1
 WEIR-ERROR 12000000035 inside 1213 40001 Deadlock found; try again
 WEIR-ERROR 12000000036 commit 1213 40001 Deadlock found; try again
+WEIR-ERROR 12000000036 inside 1213 40001 n1 is read_only now: the transaction was rolled back
 WEIR-ERROR 12000000037 outside 9001 HY000 no writer
 WEIR-ERROR cut
 [ 2s ] thds: 32 tps: 90.00 qps: 1963.45 (r/w/o: 1423.29/344.59/195.57) lat (ms,99%): 811.48 err/s: 0.00 reconn/s: 0.00
@@ -128,7 +130,7 @@ WEIR-ERROR cut
         let seen = LoadSeen::parse(text);
         assert_eq!(seen.tps, [81.85, 90.0]);
         let kinds: Vec<Kind> = seen.failures.iter().map(|failure| failure.kind).collect();
-        assert_eq!(kinds, [Kind::Unknown, Kind::Deadlock, Kind::Deadlock, Kind::Outside]);
+        assert_eq!(kinds, [Kind::Unknown, Kind::Deadlock, Kind::Deadlock, Kind::Inside, Kind::Outside]);
         assert_eq!(seen.failures[0].at, Moment(12_000_000_034));
         assert_eq!(seen.failures[0].text, "error 1053 (08007): Lost connection to n1");
     }

@@ -6,13 +6,11 @@
 
 mod args;
 mod load;
-mod network;
 mod peer;
 mod report;
 mod run;
 mod scenario;
 mod scenarios;
-mod servers;
 mod stage;
 mod trial;
 

@@ -14,9 +14,9 @@ use weir_testkit::{
     WeirConfig, hostgroup, preflight,
 };
 
-use crate::network::{Member, client_address};
-use crate::servers::Servers;
 use crate::stage::{CHECK_USER, Stage};
+use weir_lab::servers::Servers;
+use weir_lab::servers::network::{Member, client_address};
 
 /// Where a proxy in a namespace listens.
 const PORT: u16 = 6033;
@@ -123,8 +123,8 @@ impl WeirPeer {
         let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
         let mut config = match stage.servers()? {
             Servers::Galera(_) => WeirConfig::for_servers(&servers, listen),
-            Servers::Group(_) => group_config(&servers, listen),
-            Servers::Replication(_) => replication_config(&servers, listen),
+            Servers::Group(_) => WeirConfig::for_group(&servers, listen),
+            Servers::Replication(_) => WeirConfig::for_replication(&servers, listen),
         };
         change(&mut config);
         let name = format!("weir-{}", stage.number());
@@ -226,28 +226,6 @@ impl WeirPeer {
     pub(crate) fn hostgroup() -> String {
         hostgroup::WRITER.to_string()
     }
-}
-
-/// Read/write split over the members of a group.
-fn group_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
-    let row = [
-        ("writer_hostgroup", hostgroup::WRITER.into()),
-        ("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()),
-        ("reader_hostgroup", hostgroup::READER.into()),
-        ("offline_hostgroup", hostgroup::OFFLINE.into()),
-    ];
-    let mut config = WeirConfig::for_plain_servers(servers, listen);
-    config.push("mysql_group_replication_hostgroups", &row);
-    config
-}
-
-/// Read/write split over a source and its replicas. The source reads where nobody else can.
-fn replication_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
-    let row =
-        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
-    let mut config = WeirConfig::for_plain_servers(servers, listen);
-    config.push("mysql_replication_hostgroups", &row).variable("monitor_writer_is_also_reader", false);
-    config
 }
 
 /// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.

@@ -14,7 +14,7 @@ use crate::args::{Args, Scale};
 use crate::trial::{Measured, Outcome, Trial};
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Scenario and proxy.
 const LEFT_COLUMNS: usize = 2;
 
@@ -88,7 +88,7 @@ impl<'a> Report<'a> {
             let name = name(trial);
             match &trial.outcome {
                 Outcome::Measured(measured) => {
-                    for check in measured.checks.iter().filter(|check| check.verdict == GoalOutcome::Missed) {
+                    for check in measured.checks.iter().filter(|check| check.outcome == GoalOutcome::Missed) {
                         let _ = writeln!(text, "{name}: {}", check_line(check));
                     }
                 }
@@ -188,7 +188,7 @@ fn cells_of(measured: &Measured) -> Vec<String> {
 
 /// "all met", or how many of them were missed.
 fn goals(checks: &[Check]) -> String {
-    let missed = checks.iter().filter(|check| check.verdict == GoalOutcome::Missed).count();
+    let missed = checks.iter().filter(|check| check.outcome == GoalOutcome::Missed).count();
     match (checks.len(), missed) {
         (0, _) => "-".to_owned(),
         (_, 0) => "met".to_owned(),
@@ -204,7 +204,7 @@ fn section(text: &mut String, measured: &Measured) {
     if !measured.checks.is_empty() {
         let mut rows = vec![["goal", "measured", ""].map(str::to_owned).to_vec()];
         let row = |check: &Check| {
-            vec![check.goal.clone(), check.measured.clone(), verdict_word(check.verdict).to_owned()]
+            vec![check.goal.clone(), check.measured.clone(), outcome_word(check.outcome).to_owned()]
         };
         rows.extend(measured.checks.iter().map(row));
         let _ = writeln!(text, "{}", markdown(&rows));
@@ -234,8 +234,8 @@ fn scenario_name(trial: &Trial) -> String {
     }
 }
 
-fn verdict_word(verdict: GoalOutcome) -> &'static str {
-    match verdict {
+fn outcome_word(outcome: GoalOutcome) -> &'static str {
+    match outcome {
         GoalOutcome::Met => "met",
         GoalOutcome::Missed => "**missed**",
         GoalOutcome::NotJudged => "not judged",
@@ -244,7 +244,7 @@ fn verdict_word(verdict: GoalOutcome) -> &'static str {
 
 /// A goal as a line of the terminal.
 pub(crate) fn check_line(check: &Check) -> String {
-    let mark = match check.verdict {
+    let mark = match check.outcome {
         GoalOutcome::Met => "met   ",
         GoalOutcome::Missed => "MISSED",
         GoalOutcome::NotJudged => "-     ",

@@ -30,7 +30,7 @@ pub(crate) enum Scenario {
     /// The writer and one more of three nodes are killed at once.
     TwoKilled,
     /// A donor, a desynced node, flow control, read_only, a drained writer.
-    Care,
+    DegradedNodes,
     /// Weir is killed, with another one beside it.
     WeirKilled,
     /// A killed node comes back under load.
@@ -86,7 +86,7 @@ impl Scenario {
             Scenario::SilentWriter => "the writer falls silent, and comes back",
             Scenario::SilentReader => "a reader falls silent, and comes back",
             Scenario::TwoKilled => "two of three nodes are killed at once, and come back",
-            Scenario::Care => "donor, desync, flow control, read_only, a drained writer",
+            Scenario::DegradedNodes => "donor, desync, flow control, read_only, a drained writer",
             Scenario::WeirKilled => "Weir is killed, a second one beside it",
             Scenario::Rejoin => "a killed node comes back under load",
             Scenario::Cycles => "nodes are killed and come back, in turn",

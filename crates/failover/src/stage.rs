@@ -10,16 +10,15 @@ use weir_lab::probe::Target;
 use weir_lab::record::{Recording, Source};
 use weir_lab::report::Machine;
 use weir_lab::rows::{self, Audit, Rows};
-use weir_lab::servers::machine;
+use weir_lab::servers::{Server, Servers, machine};
 use weir_lab::{Error, Stop};
 use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench};
 
 use crate::args::{Args, Scale};
-use crate::network::Network;
 use crate::peer::{Peer, PeerKind};
 use crate::run::Run;
 use crate::scenario::Place;
-use crate::servers::{Server, Servers};
+use weir_lab::servers::network::Network;
 
 /// The longest that a proxy may take to serve writes and reads.
 const READY_TIMEOUT_S: u64 = 60;

@@ -50,7 +50,7 @@ impl Trial {
     pub(crate) fn is_bad(&self) -> bool {
         match &self.outcome {
             Outcome::Measured(measured) => {
-                measured.checks.iter().any(|check| check.verdict == GoalOutcome::Missed)
+                measured.checks.iter().any(|check| check.outcome == GoalOutcome::Missed)
             }
             Outcome::NotRun(_) => false,
             Outcome::Failed(_) => true,

@@ -48,7 +48,7 @@ pub(crate) struct Scene {
 /// One difference, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    pub(crate) verdict: Outcome,
+    pub(crate) outcome: Outcome,
     /// Who has seen it.
     pub(crate) who: Looker,
     pub(crate) moment: Moment,
@@ -87,7 +87,7 @@ impl Comparison<'_> {
                     continue;
                 }
             }
-            refused |= found.iter().any(|finding| finding.verdict == Outcome::Refused);
+            refused |= found.iter().any(|finding| finding.outcome == Outcome::Refused);
             findings.extend(found);
         }
         findings
@@ -107,7 +107,7 @@ impl Comparison<'_> {
                 continue;
             }
             findings.push(Finding {
-                verdict: verdict(got, value),
+                outcome: outcome(got, value),
                 who: got.who,
                 moment: got.moment,
                 is_late: matches!(value, Value::Waits),
@@ -121,7 +121,7 @@ impl Comparison<'_> {
         if got.seen.len() < wanted.seen.len() && findings.is_empty() {
             let text = format!("{:?} {:?}: nothing more was seen", got.who, got.moment);
             findings.push(Finding {
-                verdict: Outcome::Wrong,
+                outcome: Outcome::Wrong,
                 who: got.who,
                 moment: got.moment,
                 is_late: false,
@@ -137,7 +137,7 @@ impl Comparison<'_> {
     }
 }
 
-fn verdict(got: &Scene, value: &Value) -> Outcome {
+fn outcome(got: &Scene, value: &Value) -> Outcome {
     match value {
         Value::Waits if got.moment == Moment::There && got.who != Looker::A => Outcome::Waits,
         Value::Refused(_) if got.who == Looker::A => Outcome::Refused,
@@ -196,7 +196,7 @@ mod tests {
         let (state, masks) = (state(), Masks::new());
         let comparison = Comparison { state: &state, fresh: &fresh, masks: &masks };
         let findings = comparison.compare(&direct, &cell(acts, mine, other));
-        findings.into_iter().map(|finding| finding.verdict).max()
+        findings.into_iter().map(|finding| finding.outcome).max()
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
         let waiting = |moment| [scene(Looker::B, moment, &[("time_zone", Value::Waits)])];
         let (state, masks) = (state(), Masks::new());
         let comparison = Comparison { state: &state, fresh: &direct, masks: &masks };
-        let verdicts =
-            |got: &[Scene]| comparison.compare(&direct, got).iter().map(|f| f.verdict).collect::<Vec<_>>();
-        assert_eq!(verdicts(&waiting(Moment::There)), [Outcome::Waits]);
-        assert_eq!(verdicts(&waiting(Moment::Gone)), [Outcome::Wrong]);
+        let outcomes =
+            |got: &[Scene]| comparison.compare(&direct, got).iter().map(|f| f.outcome).collect::<Vec<_>>();
+        assert_eq!(outcomes(&waiting(Moment::There)), [Outcome::Waits]);
+        assert_eq!(outcomes(&waiting(Moment::Gone)), [Outcome::Wrong]);
     }
 
     #[test]

@@ -111,13 +111,13 @@ impl Limit {
 
     fn explain(&self, is_reset: bool, findings: &mut [Finding]) -> Option<&'static str> {
         let is_explained = |finding: &Finding| {
-            finding.verdict == Outcome::Wrong
+            finding.outcome == Outcome::Wrong
                 && self.labels.contains(&finding.label.as_str())
                 && (finding.who == Looker::A || (self.is_seen_by_others)(is_reset, finding.moment))
         };
         let mut explained = None;
         for finding in findings.iter_mut().filter(|finding| is_explained(finding)) {
-            finding.verdict = Outcome::Limit;
+            finding.outcome = Outcome::Limit;
             explained = Some(self.name);
         }
         explained
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
     use crate::state::catalogue;
 
-    fn verdicts(cell: (&str, &str), is_reset: bool, found: &[(Looker, &str)]) -> Vec<Outcome> {
+    fn outcomes(cell: (&str, &str), is_reset: bool, found: &[(Looker, &str)]) -> Vec<Outcome> {
         let state = catalogue(Family::Mariadb).into_iter().find(|state| state.name == cell.1).unwrap();
         let finding = |(who, label): &(Looker, &str)| Finding {
-            verdict: Outcome::Wrong,
+            outcome: Outcome::Wrong,
             who: *who,
             moment: Moment::Gone,
             is_late: false,
@@ -153,7 +153,7 @@ mod tests {
         if let Some(limit) = ALL.iter().find(|limit| limit.covers((cell.0, &state), Family::Mariadb)) {
             limit.explain(is_reset, &mut findings);
         }
-        findings.into_iter().map(|finding| finding.verdict).collect()
+        findings.into_iter().map(|finding| finding.outcome).collect()
     }
 
     #[test]
@@ -161,12 +161,12 @@ mod tests {
         use Outcome::{Limit, Wrong};
         let shadow = "SELECT what FROM <s>.shadow";
         let found = [(Looker::B, shadow), (Looker::A, shadow), (Looker::B, "sql_mode")];
-        assert_eq!(verdicts(("trigger-insert", "temporary-table"), false, &found), [Limit, Limit, Wrong]);
-        assert_eq!(verdicts(("trigger-insert", "temporary-table"), true, &found), [Wrong, Limit, Wrong]);
-        assert_eq!(verdicts(("call", "temporary-table"), false, &found), [Wrong; 3]);
+        assert_eq!(outcomes(("trigger-insert", "temporary-table"), false, &found), [Limit, Limit, Wrong]);
+        assert_eq!(outcomes(("trigger-insert", "temporary-table"), true, &found), [Wrong, Limit, Wrong]);
+        assert_eq!(outcomes(("call", "temporary-table"), false, &found), [Wrong; 3]);
         let into = [(Looker::A, "SELECT @fid"), (Looker::B, "SELECT @fid")];
-        assert_eq!(verdicts(("view", "user-variable-into"), false, &into), [Limit, Wrong]);
-        assert_eq!(verdicts(("view", "user-variable"), false, &into), [Wrong; 2]);
+        assert_eq!(outcomes(("view", "user-variable-into"), false, &into), [Limit, Wrong]);
+        assert_eq!(outcomes(("view", "user-variable"), false, &into), [Wrong; 2]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::comparison::{Finding, Outcome};
 use crate::{IoDriver, Options, limits};
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Pieces of evidence that are printed for a cell; the JSON has all.
 const EVIDENCE_MAX: usize = 3;
 
@@ -22,7 +22,7 @@ pub struct Cell {
     /// What.
     pub state: String,
     /// What came of it.
-    pub verdict: Outcome,
+    pub outcome: Outcome,
     /// What explains the differences, or some of them ([`crate::limits`]).
     pub(crate) limit: Option<&'static str>,
     /// The differences.
@@ -37,7 +37,7 @@ impl Cell {
     fn line(&self, findings: &[Finding]) -> String {
         let wrong: Vec<&str> = findings
             .iter()
-            .filter(|finding| finding.verdict == Outcome::Wrong)
+            .filter(|finding| finding.outcome == Outcome::Wrong)
             .map(|finding| finding.text.as_str())
             .collect();
         let shown = wrong.iter().take(EVIDENCE_MAX).copied().collect::<Vec<_>>().join("\n    ");
@@ -84,7 +84,7 @@ impl Report {
 
     /// Whether nobody saw anything wrong that no limit explains, not even once.
     pub fn is_good(&self) -> bool {
-        self.cells.iter().all(|cell| cell.verdict != Outcome::Wrong && cell.once.is_empty())
+        self.cells.iter().all(|cell| cell.outcome != Outcome::Wrong && cell.once.is_empty())
     }
 
     /// The cells that are wrong, with what was seen; and those that were once.
@@ -162,7 +162,7 @@ impl Report {
 /// See [`Report::wrong`].
 pub(crate) fn wrong(cells: &[Cell]) -> String {
     let mut text = String::new();
-    for cell in cells.iter().filter(|cell| cell.verdict == Outcome::Wrong) {
+    for cell in cells.iter().filter(|cell| cell.outcome == Outcome::Wrong) {
         // Writing to a String can't fail.
         let _ = writeln!(text, "WRONG {}", cell.line(&cell.findings));
     }
@@ -172,7 +172,7 @@ pub(crate) fn wrong(cells: &[Cell]) -> String {
     text
 }
 
-/// How many cells of each verdict.
+/// How many cells of each outcome.
 #[derive(Debug, Clone, Default)]
 struct OutcomeCounts {
     same: usize,
@@ -191,7 +191,7 @@ impl OutcomeCounts {
     }
 
     fn add(&mut self, cell: &Cell) {
-        *match cell.verdict {
+        *match cell.outcome {
             Outcome::Na => &mut self.na,
             Outcome::Same => &mut self.same,
             Outcome::Waits => &mut self.waits,

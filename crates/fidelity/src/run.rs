@@ -122,7 +122,7 @@ impl Progress {
         }
         *spoke = Instant::now();
         let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong = cells.iter().filter(|cell| cell.verdict == Outcome::Wrong).count();
+        let wrong = cells.iter().filter(|cell| cell.outcome == Outcome::Wrong).count();
         let states_done = self.next.load(Ordering::Relaxed).min(states);
         let seconds = self.begun.elapsed().as_secs();
         (options.progress)(&format!(
@@ -172,10 +172,10 @@ fn play_cell(
     plays: &[Play],
 ) -> Result<Cell, Error> {
     let mut limit = None;
-    let cell = |verdict, limit, findings, once| Cell {
+    let cell = |outcome, limit, findings, once| Cell {
         way: way.name,
         state: state.name.clone(),
-        verdict,
+        outcome,
         limit,
         findings,
         once,
@@ -188,18 +188,18 @@ fn play_cell(
     for attempt in 0..=AGAIN {
         let mut findings = compare(stage, state, &script, fresh, plays)?;
         limit = limits::explain((way.name, state), &stage.plan, &mut findings).or(limit);
-        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Outcome::Same);
-        if verdict >= Outcome::Limit {
+        let outcome = findings.iter().map(|finding| finding.outcome).max().unwrap_or(Outcome::Same);
+        if outcome >= Outcome::Limit {
             stage.recover()?;
         }
-        match verdict {
+        match outcome {
             // Once more, on a connection that nobody has used. That one is late once is the machine's doing.
             Outcome::Wrong if attempt == 0 => {
                 once = findings;
-                once.retain(|finding| finding.verdict != Outcome::Wrong || !finding.is_late);
+                once.retain(|finding| finding.outcome != Outcome::Wrong || !finding.is_late);
             }
-            Outcome::Wrong => return Ok(cell(verdict, limit, findings, vec![])),
-            _ if once.is_empty() || attempt == AGAIN => return Ok(cell(verdict, limit, findings, once)),
+            Outcome::Wrong => return Ok(cell(outcome, limit, findings, vec![])),
+            _ if once.is_empty() || attempt == AGAIN => return Ok(cell(outcome, limit, findings, once)),
             _ => {}
         }
     }

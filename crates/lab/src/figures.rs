@@ -21,7 +21,7 @@ pub struct Figures {
     pub outside: usize,
     /// Transactions that were lost without an effect.
     pub inside: usize,
-    /// Transactions that an application repeats by itself (1213).
+    /// Transactions that the server chose as victims of a deadlock (1213).
     pub deadlocks: usize,
     /// Writes and COMMITs that were sent and not answered.
     pub unknown: usize,

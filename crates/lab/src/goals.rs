@@ -24,7 +24,7 @@ pub struct Check {
     /// As in "213 ms".
     pub measured: String,
     /// What to conclude.
-    pub verdict: GoalOutcome,
+    pub outcome: GoalOutcome,
 }
 
 /// Makes checks.
@@ -44,8 +44,8 @@ impl GoalChecks {
 
     /// Something has to be.
     pub fn must(&mut self, goal: impl Into<String>, measured: impl Into<String>, holds: bool) {
-        let verdict = if holds { GoalOutcome::Met } else { GoalOutcome::Missed };
-        self.checks.push(Check { goal: goal.into(), measured: measured.into(), verdict });
+        let outcome = if holds { GoalOutcome::Met } else { GoalOutcome::Missed };
+        self.checks.push(Check { goal: goal.into(), measured: measured.into(), outcome });
     }
 
     /// There shall be none.
@@ -61,7 +61,7 @@ impl GoalChecks {
 
     fn excuse_in_smoke(&mut self) {
         if let Some(check) = self.checks.last_mut().filter(|_| self.is_smoke) {
-            check.verdict = GoalOutcome::NotJudged;
+            check.outcome = GoalOutcome::NotJudged;
         }
     }
 
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn goals_are_met_or_missed_and_times_not_judged_in_a_smoke_run() {
-        let verdicts = |is_smoke| {
+        let outcomes = |is_smoke| {
             let mut goals = GoalChecks::new(is_smoke);
             goals.none("errors", 1);
             goals.within("write pause", 120.0, 100.0);
-            goals.checks.iter().map(|check| check.verdict).collect::<Vec<_>>()
+            goals.checks.iter().map(|check| check.outcome).collect::<Vec<_>>()
         };
-        assert_eq!(verdicts(false), [GoalOutcome::Missed, GoalOutcome::Missed]);
-        assert_eq!(verdicts(true), [GoalOutcome::Missed, GoalOutcome::NotJudged]);
+        assert_eq!(outcomes(false), [GoalOutcome::Missed, GoalOutcome::Missed]);
+        assert_eq!(outcomes(true), [GoalOutcome::Missed, GoalOutcome::NotJudged]);
     }
 }

@@ -6,6 +6,7 @@
 //!   [`record`] is what was seen, [`rows`] what is in the database afterwards, [`figures`] what is made of both, [`goals`]
 //!   whether that is as it should be, [`timeline`] the picture of it.
 //! - [`measure`]: visits of peers in turn, and the figures, ratios and goals that come of them.
+//! - [`Relay`]: connections whose bytes take their time.
 //! - [`Usage`]: memory and CPU time of a process.
 //! - [`report`]: machine, tables and files.
 //!
@@ -39,6 +40,7 @@ pub mod log_watch;
 pub mod measure;
 pub mod probe;
 pub mod record;
+mod relay;
 pub mod report;
 pub mod rows;
 #[cfg(feature = "servers")]
@@ -52,5 +54,6 @@ pub use clock::Moment;
 pub use error::{ClientError, Error};
 pub use latencies::Latencies;
 pub use limits::allow_open_files;
+pub use relay::Relay;
 pub use stop::{Stop, exit_status};
 pub use usage::Usage;

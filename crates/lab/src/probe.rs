@@ -25,6 +25,7 @@ const FAILURES_MAX: usize = 20_000;
 const LOST: [u16; 4] = [2006, 2013, 2027, 2055];
 /// Server shutdown in progress, connection killed: nothing more comes, and what was asked has had no effect.
 const ENDED: [u16; 2] = [1053, 1927];
+const ER_LOCK_DEADLOCK: u16 = 1213;
 /// "Transaction resolution unknown" in the SQL standard.
 const UNKNOWN: &str = "08007";
 /// The row that reads look for.
@@ -196,7 +197,7 @@ impl Probe {
         let connection = self.connection.as_mut().ok_or((Kind::Outside, Error::Closed))?;
         let result = connection.query(sql).map_err(|error| {
             let kind = match self.stream {
-                Stream::WriteTransaction => of_commit(meaning(&error, lost), code_of(&error), lost),
+                Stream::WriteTransaction => of_commit_error(&error, lost),
                 _ => meaning(&error, lost),
             };
             // Whatever state a refused transaction is in, the next one begins on another connection.
@@ -235,20 +236,30 @@ fn ends_connection(error: &Error) -> bool {
 /// What an error means for a statement whose lost connection would mean `lost`.
 pub fn meaning(error: &Error, lost: Kind) -> Kind {
     match error {
-        Error::Server { code, sqlstate, .. } => meaning_of(*code, sqlstate, lost),
+        Error::Server { code, sqlstate, message } => meaning_of(*code, sqlstate, message, lost),
         _ => lost,
     }
 }
 
-fn code_of(error: &Error) -> u16 {
-    if let Error::Server { code, .. } = error { *code } else { 0 }
+fn of_commit_error(error: &Error, lost: Kind) -> Kind {
+    match error {
+        Error::Server { code, message, .. } => of_commit(meaning(error, lost), *code, message, lost),
+        _ => of_commit(meaning(error, lost), 0, "", lost),
+    }
+}
+
+/// Whether a server itself has ended a transaction in favour of another one, and no proxy in its name: by the texts of
+/// MariaDB, Galera and MySQL.
+fn is_deadlock(code: u16, message: &str) -> bool {
+    const TEXTS: [&str; 3] = ["Deadlock found", "WSREP detected deadlock", "Deadlock: wsrep"];
+    code == ER_LOCK_DEADLOCK && TEXTS.iter().any(|text| message.starts_with(text))
 }
 
 /// Server's errors: whether they say that the statement, or its transaction, has had no effect.
-pub fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
+pub fn meaning_of(code: u16, sqlstate: &str, message: &str, lost: Kind) -> Kind {
     match (code, sqlstate, lost) {
-        // ER_LOCK_DEADLOCK: only a transaction can be repeated by its application.
-        (1213, _, Kind::Inside) => Kind::Deadlock,
+        // Only a transaction can be repeated by its application.
+        (_, _, Kind::Inside) if is_deadlock(code, message) => Kind::Deadlock,
         (code, _, _) if LOST.contains(&code) => lost,
         (_, UNKNOWN, _) => lost,
         (_, _, Kind::Unknown) => Kind::Outside,
@@ -257,9 +268,9 @@ pub fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
 }
 
 /// What it means for a transaction: a COMMIT that was refused is its end.
-pub fn of_commit(kind: Kind, code: u16, lost: Kind) -> Kind {
+pub fn of_commit(kind: Kind, code: u16, message: &str, lost: Kind) -> Kind {
     match kind {
-        Kind::Outside if lost == Kind::Unknown && code == 1213 => Kind::Deadlock,
+        Kind::Outside if lost == Kind::Unknown && is_deadlock(code, message) => Kind::Deadlock,
         Kind::Outside if lost == Kind::Unknown => Kind::Inside,
         kind => kind,
     }
@@ -272,19 +283,27 @@ mod tests {
     #[test]
     fn errors_mean_what_an_application_can_conclude_from_them() {
         // An autocommit write or a COMMIT.
-        assert_eq!(meaning_of(1053, "08007", Kind::Unknown), Kind::Unknown);
-        assert_eq!(meaning_of(1205, "08007", Kind::Unknown), Kind::Unknown);
-        assert_eq!(meaning_of(9001, "HY000", Kind::Unknown), Kind::Outside);
+        assert_eq!(meaning_of(1053, "08007", "", Kind::Unknown), Kind::Unknown);
+        assert_eq!(meaning_of(1205, "08007", "", Kind::Unknown), Kind::Unknown);
+        assert_eq!(meaning_of(9001, "HY000", "", Kind::Unknown), Kind::Outside);
         // Within a transaction.
-        assert_eq!(meaning_of(1213, "40001", Kind::Inside), Kind::Deadlock);
-        assert_eq!(meaning_of(2013, "HY000", Kind::Inside), Kind::Inside);
+        let text = "Deadlock found when trying to get lock; try restarting transaction";
+        assert_eq!(meaning_of(1213, "40001", text, Kind::Inside), Kind::Deadlock);
+        assert_eq!(meaning_of(2013, "HY000", "", Kind::Inside), Kind::Inside);
+        // Not the server's, but the proxy's, which is to do without.
+        let of_proxy = "n1 is read_only now: the transaction is rolled back";
+        assert_eq!(meaning_of(1213, "40001", of_proxy, Kind::Inside), Kind::Inside);
         // A COMMIT that was certainly not done, and one of which nobody knows.
-        let commit =
-            |code, sqlstate| of_commit(meaning_of(code, sqlstate, Kind::Unknown), code, Kind::Unknown);
-        assert_eq!(commit(1053, "08S01"), Kind::Inside);
-        assert_eq!(commit(1213, "40001"), Kind::Deadlock);
-        assert_eq!(commit(1053, "08007"), Kind::Unknown);
+        let commit = |code, sqlstate, text| {
+            of_commit(meaning_of(code, sqlstate, text, Kind::Unknown), code, text, Kind::Unknown)
+        };
+        assert_eq!(commit(1053, "08S01", ""), Kind::Inside);
+        let of_galera =
+            "WSREP detected deadlock/conflict and aborted the transaction. Try restarting the transaction";
+        assert_eq!(commit(1213, "40001", of_galera), Kind::Deadlock);
+        assert_eq!(commit(1213, "40001", of_proxy), Kind::Inside);
+        assert_eq!(commit(1053, "08007", ""), Kind::Unknown);
         // BEGIN, a read, a login.
-        assert_eq!(meaning_of(1047, "08S01", Kind::Outside), Kind::Outside);
+        assert_eq!(meaning_of(1047, "08S01", "", Kind::Outside), Kind::Outside);
     }
 }

@@ -75,7 +75,8 @@ pub enum Kind {
     Outside,
     /// A transaction is lost, and has had no effect.
     Inside,
-    /// The server chose the transaction as victim of a deadlock (1213): every application repeats it.
+    /// The server chose the transaction as victim of a deadlock (1213): every application repeats it. An error 1213 in the
+    /// words of a proxy is not meant: that one is [`Kind::Inside`].
     Deadlock,
     /// A write or a COMMIT was sent, and nobody says what became of it.
     Unknown,

@@ -1,7 +1,11 @@
 //! Helps programs that start servers of their own.
 
+pub mod network;
+mod united;
+
 use std::path::PathBuf;
 
+pub use united::{Server, Servers};
 use weir_testkit::{Galera, Process, TestkitError, preflight, weir_binary};
 
 use crate::report::Machine;

@@ -1,5 +1,7 @@
 //! Looks once at every server of the clusters, as the monitor would: what is missing there?
 
+mod risks;
+
 use std::collections::BTreeSet;
 use std::thread;
 
@@ -8,6 +10,7 @@ use weir_config::Config;
 use weir_eviction::Obstacle;
 use weir_topology::{ClusterPolicy, Endpoint};
 
+pub use self::risks::Risk;
 use crate::probe::Probe;
 use crate::settings::{Kind, Reach, Settings};
 
@@ -20,6 +23,8 @@ pub struct ServerCheck {
     pub server: Endpoint,
     /// What is missing there; nothing if all is well.
     pub findings: Vec<Finding>,
+    /// Settings with which data may be lost or mixed up, whatever a proxy does.
+    pub risks: Vec<Risk>,
 }
 
 /// Something that is missing.
@@ -62,13 +67,14 @@ pub fn examine(config: &Config, reach: &Reach) -> Vec<ServerCheck> {
             .iter()
             .map(|server| {
                 let settings = &settings;
-                (server, scope.spawn(move || findings(settings, server.0, &server.1)))
+                (server, scope.spawn(move || (findings(settings, server.0, &server.1), risks(settings, &server.1))))
             })
             .collect();
         let examined =
             |((writer_hostgroup, server), look): (&(u32, Endpoint), thread::ScopedJoinHandle<'_, _>)| {
-                let findings = look.join().ok()?;
-                Some(ServerCheck { writer_hostgroup: *writer_hostgroup, server: server.clone(), findings })
+                let (findings, risks) = look.join().ok()?;
+                let server = server.clone();
+                Some(ServerCheck { writer_hostgroup: *writer_hostgroup, server, findings, risks })
             };
         looks.into_iter().filter_map(examined).collect()
     })
@@ -86,6 +92,12 @@ fn servers(settings: &Settings) -> BTreeSet<(u32, Endpoint)> {
     };
     let rows = settings.intents.iter();
     rows.filter_map(|row| Some((owner(row.hostgroup)?, row.endpoint.clone()))).collect()
+}
+
+/// None if it can't be asked: the findings tell that.
+fn risks(settings: &Settings, server: &Endpoint) -> Vec<Risk> {
+    let probe = settings.probes.get(server);
+    probe.and_then(|probe| risks::of_server(&probe.options).ok()).unwrap_or_default()
 }
 
 fn findings(settings: &Settings, writer_hostgroup: u32, server: &Endpoint) -> Vec<Finding> {

@@ -132,8 +132,8 @@ impl Operations {
                 let cause = cause.to_string();
                 let told = state.told.replace(cause.clone());
                 if told.as_ref() != Some(&cause) {
-                    tracing::error!(hostgroup, "{name} not done: {cause}");
-                    proxy.log_change(Some(hostgroup), &format!("{name} not done"), cause);
+                    tracing::error!(hostgroup, "{name} failed: {cause}");
+                    proxy.log_change(Some(hostgroup), &format!("{name} failed"), cause);
                 }
             }
         }
@@ -259,7 +259,7 @@ fn look_at(server: &Endpoint, options: &Options) -> Result<(), String> {
     match server.sources()?.as_slice() {
         [] => Ok(()),
         [source] if source.has_positions => Ok(()),
-        [_] => Err(format!("{} replicates without global positions", server.endpoint())),
+        [_] => Err(format!("{} does not replicate by GTID", server.endpoint())),
         several => Err(format!("{} replicates from {} servers", server.endpoint(), several.len())),
     }
 }

@@ -211,7 +211,7 @@ pub enum DrainError {
     #[error("{0} is not in mysql_servers")]
     NotConfigured(Endpoint),
     /// Its writer role could not be moved first.
-    #[error("{server} is the writer of hostgroup {hostgroup} and stays in: {cause}")]
+    #[error("{server} was not drained: it is the writer of hostgroup {hostgroup}, and {cause}")]
     StaysWriter {
         /// The server.
         server: Endpoint,
@@ -221,7 +221,7 @@ pub enum DrainError {
         cause: Box<SwitchoverError>,
     },
     /// Other Weirs have drained the other servers at the same moment.
-    #[error("{server} stays in: without it hostgroup {hostgroup} has no writer ({reasons})")]
+    #[error("{server} was not drained: without it hostgroup {hostgroup} has no writer ({reasons})")]
     LastWriter {
         /// The server.
         server: Endpoint,

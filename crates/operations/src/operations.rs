@@ -217,12 +217,27 @@ impl Operations {
         clusters: BTreeSet<u32>,
         run: impl FnOnce(&OperationRunner) -> Outcome + Send + 'static,
     ) -> io::Result<()> {
+        self.begin_and_tell(name, clusters, move |runner| (run(runner), ()), |()| {})
+    }
+
+    /// The same, and tells what came of it. Whoever hears that may order something else at once: by then this one has
+    /// ended for the thread that takes orders, too.
+    fn begin_and_tell<T>(
+        &mut self,
+        name: &'static str,
+        clusters: BTreeSet<u32>,
+        run: impl FnOnce(&OperationRunner) -> (Outcome, T) + Send + 'static,
+        tell: impl FnOnce(T) + Send + 'static,
+    ) -> io::Result<()> {
         self.begun += 1;
         let (operation, runner) = (self.begun, self.runner());
         let proxy = self.context.proxy.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut end = End { operation, outcome: None, proxy };
-            end.outcome = Some(run(&runner));
+            let (outcome, done) = run(&runner);
+            end.outcome = Some(outcome);
+            drop(end);
+            tell(done);
         })?;
         self.running.insert(operation, Running { name, clusters });
         Ok(())
@@ -258,10 +273,10 @@ impl Operations {
         }
         let run = move |runner: &OperationRunner| {
             let done = run(runner, &progress);
-            progress.end(done);
-            Outcome::Told
+            (Outcome::Told, (progress, done))
         };
-        if let Err(cause) = self.begin(name, clusters, run) {
+        let tell = |(progress, done): (Progress, Result<String, String>)| progress.end(done);
+        if let Err(cause) = self.begin_and_tell(name, clusters, run, tell) {
             // Whoever ordered is told by the end of the channel.
             tracing::error!(%cause, "can't start a thread for a {name}");
         }

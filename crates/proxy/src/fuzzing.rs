@@ -1,4 +1,4 @@
-//! What the fuzz targets and the corpus test run: a worker whose client, or whose server, says anything. A broken
+//! Runs what the fuzz targets and the corpus test need: a worker whose client, or whose server, says anything. A broken
 //! rule panics, and so does nothing else.
 
 mod detour;
@@ -22,6 +22,7 @@ use weir_topology::{Endpoint, ServerShared};
 
 use crate::outbox::{Order, SocketId};
 use crate::peer::Peer;
+use crate::session::causal_token::{CausalToken, TOKEN_BYTES_MAX};
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
 use crate::worker::Worker;
@@ -32,6 +33,20 @@ pub use detour::fuzz_core_aside;
 const STEPS_MAX: usize = 10_000;
 /// What a MariaDB 10.11 can.
 const SERVER_CAPABILITIES: Capabilities = Capabilities::from_parts(0x81FF_F7FE, 0);
+
+/// Text that somebody gives for a causal token: what is read is written as it was, but for zeros in front, and is of no
+/// moment to come.
+pub fn fuzz_causal_token(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(token) = CausalToken::parse(&text) else { return };
+    assert!(text.is_ascii() && text.len() <= TOKEN_BYTES_MAX);
+    let written = token.to_string();
+    assert!(written.len() <= text.len());
+    assert_eq!(CausalToken::parse(&written), Ok(token));
+    for origin in [0, token.origin, token.origin ^ 1] {
+        assert!(token.told_at(origin, 1 << 40) <= 1 << 40);
+    }
+}
 
 /// A client that says anything: the first byte chooses whether it logs in properly first (bit 0), as an old client
 /// (bit 1) and whether its server answers (bit 2), the second the length of the chunks, the rest are its bytes.
@@ -144,7 +159,7 @@ impl Bench {
     fn with(ports: &[u16], rules: Arc<Rules>, is_persistent: bool) -> Self {
         let servers: Vec<Arc<Server>> = ports.iter().map(|port| Arc::new(server(*port))).collect();
         let snapshot = snapshot(&servers, rules, is_persistent);
-        let (shared, _) = Shared::new(1, Box::new(|_| ())).expect("an eventfd");
+        let (shared, _) = Shared::new(1, 1, Box::new(|_| ())).expect("an eventfd");
         let mut core = Worker::new(0, shared.clone(), snapshot, [7; 32], 1);
         let listener = Listener::split(ListenAddress::Unix("/run/weir.sock".into()));
         let client = core.accept(Peer::Unix, &Arc::new(listener), 1);

@@ -1,4 +1,4 @@
-//! Listening sockets and who comes in by them.
+//! Opens listening sockets, and tells which listener a client came in by.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use weir_config::{ListenAddress, Listener};
 
-use crate::io::Stream;
 use crate::peer::Peer;
+use crate::stream::Stream;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -255,7 +255,7 @@ fn listen_unix(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
 /// `AddrInUse` when somebody listens there, or when it is no socket.
 fn remove_stale(path: &Path, addr: &SocketAddrUnix) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other("a file that is not a socket is there"));
+        return Err(io::Error::other("the path exists and is not a socket"));
     }
     // Not blocking: a listener whose queue is full is one that lives.
     match rustix::net::connect(&socket(AddressFamily::UNIX)?, addr) {
@@ -349,7 +349,7 @@ mod tests {
         drop(other);
         let file = dir.path().join("file");
         fs::write(&file, "kept").unwrap();
-        assert!(error(&file).contains("a file that is not a socket is there"), "{}", error(&file));
+        assert!(error(&file).contains("the path exists and is not a socket"), "{}", error(&file));
         assert_eq!(fs::read(&file).unwrap(), b"kept");
         assert!(error(&dir.path().join("no/dir")).contains("the directory must exist"));
     }

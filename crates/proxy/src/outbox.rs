@@ -1,4 +1,4 @@
-//! What the core wants done to sockets: bytes to send and a few orders. The core fills it, the I/O driver
+//! Collects what a worker wants done to sockets: bytes to send and a few orders. The worker fills it, the I/O driver
 //! empties it at the end of each batch of events, so that all bytes for one socket leave in one system call.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Where a client comes from.
+//! Tells where a client comes from.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

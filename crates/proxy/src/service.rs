@@ -1,4 +1,4 @@
-//! The data plane as a whole: its listeners and its workers' threads.
+//! Starts and stops the data plane: its listeners and its workers' threads.
 
 use std::io;
 use std::sync::Arc;
@@ -81,7 +81,9 @@ impl Service {
         reporter: Reporter,
     ) -> Result<Self, StartError> {
         listeners.bind(wanted)?;
-        let (shared, inboxes) = Shared::new(workers, reporter)?;
+        let mut origin = [0; 8];
+        getrandom::fill(&mut origin).map_err(|error| io::Error::other(error.to_string()))?;
+        let (shared, inboxes) = Shared::new(workers, u64::from_le_bytes(origin).max(1), reporter)?;
         shared.set_users(&snapshot.users);
         let verifier = Verifier::start(shared.clone())?;
         let is_uring = is_uring(snapshot.variables.io_driver)?;

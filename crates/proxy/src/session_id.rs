@@ -1,5 +1,6 @@
-//! Connection ids of sessions. They tell which worker has the session, and that it is Weir's: servers count theirs from 1,
-//! and who takes one of those for Weir's (from information_schema.processlist) is not to end somebody else's session.
+//! Makes connection ids of sessions. An id tells which worker has the session, and that it is Weir's: servers count
+//! theirs from 1, and a client that takes a server's id (from information_schema.processlist) for one of Weir's must
+//! not end somebody else's session.
 
 /// Weir's ids are above this; a server that opened a thousand connections a second would come here in 34 days.
 pub const BELOW_FIRST: u32 = 3_000_000_000;

@@ -1,4 +1,4 @@
-//! What the workers share: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
+//! Connects the workers: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
 //! statement.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -167,6 +167,8 @@ pub struct Shared {
     pub mailboxes: Vec<Mailbox>,
     /// Clients connected to all workers.
     pub clients: AtomicU32,
+    /// Tells the clock of this process from all others', in causal tokens: a random number, not 0.
+    pub origin: u64,
     /// What Weir says of itself at servers: encoded connection attributes.
     pub attributes: Arc<[u8]>,
     /// Where workers put tables of digests that are full.
@@ -211,11 +213,15 @@ impl std::fmt::Debug for Reports {
 }
 
 impl Shared {
-    /// Mailboxes for so many workers, and the ends that the workers read.
+    /// Mailboxes for so many workers, and the ends that the workers read. `origin`: see [`Self::origin`].
     ///
     /// # Errors
     /// When the system gives no more file descriptors.
-    pub fn new(workers: usize, reporter: Reporter) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
+    pub fn new(
+        workers: usize,
+        origin: u64,
+        reporter: Reporter,
+    ) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
         let mut mailboxes = Vec::with_capacity(workers);
         let mut receivers = Vec::with_capacity(workers);
         for _ in 0..workers {
@@ -232,6 +238,7 @@ impl Shared {
         let shared = Self {
             mailboxes,
             clients: AtomicU32::new(0),
+            origin,
             attributes: attributes(std::process::id()).into(),
             full_tables: Arc::default(),
             query_logs: QueryLogs::new(workers),

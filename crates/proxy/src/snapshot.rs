@@ -1,4 +1,4 @@
-//! What the workers know of configuration and topology: immutable, swapped whole.
+//! Holds what the workers know of configuration and topology: immutable, swapped whole.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use sha2::{Digest, Sha256};
 use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
@@ -160,6 +161,8 @@ pub struct Hostgroup {
     /// Results of reads up to this size are held back until they are complete, so that a read whose server dies in the
     /// middle is run again elsewhere; 0: none.
     pub retry_buffer_bytes: u32,
+    /// The history that its cluster's data belongs to; none if it is no cluster's, or is not known yet.
+    pub history: Option<History>,
     /// How fresh reads have to be that are split from it, where nobody else says so.
     pub consistency: Consistency,
     /// Where reads go for which no reader is known to be fresh enough.
@@ -184,6 +187,18 @@ pub enum StrictRead {
     WsrepSyncWait,
     /// The session has `group_replication_consistency` (Group Replication).
     GroupConsistency,
+}
+
+/// The history of a cluster's data, by a hash of its name: writes of one are not in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History(pub(crate) u64);
+
+impl History {
+    /// The one with this name ([`weir_topology::Group::history`]).
+    pub fn of(name: &str) -> Self {
+        let hash: [u8; 32] = Sha256::digest(name).into();
+        Self(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
 }
 
 pub use weir_config::{Balancing, ReadPreference};

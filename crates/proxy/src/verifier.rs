@@ -1,5 +1,5 @@
-//! Checks of passwords that would hold a worker up: one thread does them, one after the other, so that a flood of
-//! logins costs at most one core, and no other client's statement waits.
+//! Checks passwords where that would hold a worker up: one thread does it, one password after the other, so that a
+//! flood of logins costs at most one core, and no other client's statement waits.
 
 use std::io;
 use std::sync::Arc;

@@ -188,7 +188,7 @@ impl Bench {
         let users = [support::account("app", 0)];
         let mut snapshot = support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], variables);
         std::sync::Arc::get_mut(&mut snapshot).unwrap().rules = twenty_rules();
-        let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
+        let (shared, _inboxes) = Shared::new(1, 1, Box::new(|_| ())).unwrap();
         let query_logs = shared.query_logs.clone();
         let mut core = Worker::new(0, shared, snapshot, [7; 32], 1);
         let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();

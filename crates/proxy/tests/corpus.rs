@@ -10,18 +10,23 @@ const MUTATIONS: usize = 4_000;
 const TELLING: &[u8] = &[0x00, 0x01, 0x02, 0x03, 0x16, 0x17, 0x7F, 0xFA, 0xFB, 0xFC, 0xFE, 0xFF];
 
 #[test]
-fn core_client() {
-    run("core_client", fuzzing::fuzz_core_client);
+fn worker_client() {
+    run("worker_client", fuzzing::fuzz_core_client);
 }
 
 #[test]
-fn core_server() {
-    run("core_server", fuzzing::fuzz_core_server);
+fn worker_server() {
+    run("worker_server", fuzzing::fuzz_core_server);
 }
 
 #[test]
-fn core_aside() {
-    run("core_aside", fuzzing::fuzz_core_aside);
+fn detour() {
+    run("detour", fuzzing::fuzz_core_aside);
+}
+
+#[test]
+fn causal_token() {
+    run("causal_token", fuzzing::fuzz_causal_token);
 }
 
 fn run(target: &str, check: fn(&[u8])) {

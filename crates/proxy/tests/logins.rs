@@ -1,4 +1,4 @@
-//! What logins teach Weir of passwords, while the configuration changes.
+//! Checks what logins teach Weir of passwords, while the configuration changes.
 
 #![allow(clippy::unwrap_used)]
 

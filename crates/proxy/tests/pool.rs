@@ -1,4 +1,4 @@
-//! How sessions come to connections: weights, queues, users, workers, failures.
+//! Tests how sessions come to connections: weights, queues, users, workers, failures.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! How much a session may have prepared.
+//! Checks how much a session may have prepared.
 
 #![allow(clippy::unwrap_used)]
 

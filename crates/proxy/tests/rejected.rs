@@ -1,4 +1,5 @@
-//! What a session sees of a Galera node that leaves its cluster, and of a server that is lost at a transaction's edge.
+//! Checks what a session sees of a Galera node that leaves its cluster, and of a server that is lost at a transaction's
+//! edge.
 
 #![allow(clippy::unwrap_used)]
 

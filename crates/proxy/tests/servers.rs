@@ -197,11 +197,11 @@ fn who_still_has_a_server_that_leaves_is_closed_when_the_grace_is_over() {
     assert_eq!(bench.error(idle), None);
     bench.query(next, "INSERT INTO t VALUES (2)");
     let (code, text) = bench.error(next).unwrap();
-    assert_eq!((code, text.ends_with("this session had there: transaction")), (1053, true), "{text}");
+    assert_eq!((code, text.ends_with("this session lost there: transaction")), (1053, true), "{text}");
     bench.pass_ms(1_000);
     let (code, text) = bench.error(idle).unwrap();
     assert_eq!(code, 1053);
-    assert!(text.contains("is taken out, and drain_grace_ms is over"), "{text}");
+    assert!(text.contains("is drained, and drain_grace_ms is over"), "{text}");
     assert_eq!(bench.reply(busy), None, "what runs is not cut");
     bench.release_one();
     assert!(bench.is_answered(busy));

@@ -1,4 +1,4 @@
-//! Where statements are counted: in the hostgroup in which they ran.
+//! Checks that statements are counted in the hostgroup in which they ran.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Where TLS begins: not a byte of it is taken for one in clear.
+//! Checks where TLS begins: not a byte of it is taken for one in clear.
 
 #![allow(clippy::unwrap_used)]
 

@@ -105,13 +105,13 @@ fn writes_wait_while_the_epoch_is_not_confirmed() {
     assert!(bench.reply(inside).is_none());
     bench.pass_ms(10);
     let (code, text) = bench.error(inside).unwrap();
-    assert!(code == 9001 && text.contains("could not be confirmed in time"), "{text}");
+    assert!(code == 9001 && text.contains("not confirmed as the writer in time"), "{text}");
     assert!(bench.reply(plain).is_none());
     bench.query(inside, "ROLLBACK");
     assert!(bench.is_answered(inside), "which changes nothing");
     bench.pass_ms(5_000);
     let (code, text) = bench.error(plain).unwrap();
-    assert!(code == 9001 && text.contains("could not be confirmed in time"), "{text}");
+    assert!(code == 9001 && text.contains("not confirmed as the writer in time"), "{text}");
     // Who goes in the meantime leaves nothing behind.
     bench.query(inside, "BEGIN");
     bench.query(plain, "INSERT INTO t VALUES (4)");

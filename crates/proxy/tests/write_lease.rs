@@ -111,7 +111,7 @@ fn an_upload_ends_with_the_lease_and_has_had_no_effect() {
     assert_eq!((bench.conns.len(), bench.reply(client)), (1, None));
     bench.pass_ms(15);
     let (code, message) = bench.error(client).unwrap();
-    assert!(code == 1053 && message.ends_with("still on its way: it had no effect"), "{message}");
+    assert!(code == 1053 && message.ends_with("still under way: it had no effect"), "{message}");
     assert_eq!((bench.conns.len(), &bench.forfeited[..]), (0, &[0][..]));
     bench.send(client, end);
     assert_eq!(bench.log.len(), 0);

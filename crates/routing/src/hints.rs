@@ -171,7 +171,13 @@ mod tests {
             ("/* hostgroup=2", Hints::default()),
             (
                 "/* query_timeout=100;query_retries=3;query_delay=20;hostgroup=0;mirror=7 */ SELECT 1",
-                Hints { hostgroup: Some(0), timeout_ms: Some(100), retries: Some(3), delay_ms: Some(20) },
+                Hints {
+                    hostgroup: Some(0),
+                    timeout_ms: Some(100),
+                    retries: Some(3),
+                    delay_ms: Some(20),
+                    consistency: None,
+                },
             ),
         ] {
             assert_eq!(Hints::of(statement.as_bytes(), Dialect::default()), hints, "{statement}");

@@ -166,6 +166,8 @@ fn actions_add_up() {
         delay_ms: Some(7),
         next_flag_in: Some(5),
         multiplex: Some(Multiplex::Off),
+        consistency: None,
+        hinted_consistency: None,
         log: Some(true),
         error: Some(3),
         ok: Some(4),

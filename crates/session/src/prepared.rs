@@ -167,6 +167,9 @@ impl Registry {
 pub struct ClientStatement {
     /// What it is.
     pub prepared: Rc<Prepared>,
+    /// The client's own text, by which each execution goes, where `prepared` has values in the place of variables that
+    /// change, or something in the place of variables that no server knows.
+    pub original: Option<Box<[u8]>>,
     /// Parameters, by the server's answer to the PREPARE.
     pub params: u16,
     /// Parameter types as the client sent them last: 2 bytes each, and a name behind each from clients with QUERY_ATTRIBUTES. Executions may omit them.
@@ -197,12 +200,21 @@ pub enum LongData {
 impl ClientStatement {
     /// A statement that was just prepared.
     pub fn new(prepared: Rc<Prepared>, params: u16) -> Self {
-        Self { prepared, params, types: None, long_data: LongData::None, own: None, has_cursor: false }
+        Self {
+            prepared,
+            original: None,
+            params,
+            types: None,
+            long_data: LongData::None,
+            own: None,
+            has_cursor: false,
+        }
     }
 
     /// What it takes of its session's share, bytes.
     pub fn bytes(&self) -> usize {
-        STATEMENT_BYTES + self.prepared.text().len() + 2 * usize::from(self.params)
+        let original = self.original.as_ref().map_or(0, |text| text.len());
+        STATEMENT_BYTES + self.prepared.text().len() + original + 2 * usize::from(self.params)
     }
 
     /// Bytes kept of its long data.

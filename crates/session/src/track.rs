@@ -98,7 +98,8 @@ impl Given {
         }
     }
 
-    fn shown(&self) -> String {
+    /// As messages show it.
+    pub fn shown(&self) -> String {
         match self {
             Self::Null => "NULL".to_owned(),
             Self::Integer(number) => number.to_string(),

@@ -210,89 +210,74 @@ impl Kind {
         matches!(self, Self::Insert | Self::Replace | Self::Update | Self::Delete | Self::LoadData)
     }
 
-    /// The access of a statement of this kind; for the four query kinds, if it proves to be a sure read.
+    /// The access of a statement of this kind; for the four query kinds, if it proves to be a sure read. Whatever is named
+    /// nowhere may write.
     pub(crate) fn access(self) -> Access {
         match self {
             Self::Select | Self::With | Self::Values | Self::Table => Access::Read,
-            Self::Empty
-            | Self::Set
-            | Self::SetTransaction
-            | Self::SetRole
-            | Self::SetResourceGroup
-            | Self::Use
-            | Self::Begin
-            | Self::StartTransactionReadOnly
-            | Self::Commit
-            | Self::Rollback
-            | Self::RollbackTo
-            | Self::Savepoint
-            | Self::ReleaseSavepoint
-            | Self::XaStart
-            | Self::XaEnd
-            | Self::XaPrepare
-            | Self::XaCommit
-            | Self::XaRollback
-            | Self::LockTables
-            | Self::UnlockTables
-            | Self::LockInstance
-            | Self::UnlockInstance
-            | Self::Prepare
-            | Self::Deallocate
-            | Self::HandlerOpen
-            | Self::HandlerRead
-            | Self::HandlerClose
-            | Self::Flush
-            | Self::FlushTablesWithReadLock
-            | Self::BackupStage
-            | Self::BackupLock
-            | Self::BackupUnlock
-            | Self::Replication
-            | Self::Kill
-            | Self::Shutdown
-            | Self::Signal
-            | Self::Resignal => Access::Control,
-            Self::Show
-            | Self::ShowWarnings
-            | Self::ShowErrors
-            | Self::ShowCountWarnings
-            | Self::ShowCountErrors
-            | Self::GetDiagnostics
-            | Self::Explain
-            | Self::Help
-            | Self::XaRecover => Access::Inspect,
-            Self::Insert
-            | Self::Replace
-            | Self::Update
-            | Self::Delete
-            | Self::LoadData
-            | Self::Call
-            | Self::Do
-            | Self::SetDefaultRole
-            | Self::SetPassword
-            | Self::SetStatement
-            | Self::Execute
-            | Self::ExecuteImmediate
-            | Self::Analyze
-            | Self::CreateTable
-            | Self::CreateTemporaryTable
-            | Self::CreateView
-            | Self::CreateRoutine
-            | Self::Create
-            | Self::AlterTable
-            | Self::Alter
-            | Self::DropTable
-            | Self::DropTemporaryTable
-            | Self::Drop
-            | Self::Truncate
-            | Self::RenameTable
-            | Self::RenameUser
-            | Self::Grant
-            | Self::Revoke
-            | Self::Maintenance
-            | Self::Install
-            | Self::Binlog
-            | Self::Compound
-            | Self::Other => Access::Write,
+            kind if kind.controls() => Access::Control,
+            kind if kind.inspects() => Access::Inspect,
+            _ => Access::Write,
         }
+    }
+
+    /// Whether it is about the session, its transaction or the server, and not about data.
+    fn controls(self) -> bool {
+        matches!(
+            self,
+            Self::Empty
+                | Self::Set
+                | Self::SetTransaction
+                | Self::SetRole
+                | Self::SetResourceGroup
+                | Self::Use
+                | Self::Begin
+                | Self::StartTransactionReadOnly
+                | Self::Commit
+                | Self::Rollback
+                | Self::RollbackTo
+                | Self::Savepoint
+                | Self::ReleaseSavepoint
+                | Self::XaStart
+                | Self::XaEnd
+                | Self::XaPrepare
+                | Self::XaCommit
+                | Self::XaRollback
+                | Self::LockTables
+                | Self::UnlockTables
+                | Self::LockInstance
+                | Self::UnlockInstance
+                | Self::Prepare
+                | Self::Deallocate
+                | Self::HandlerOpen
+                | Self::HandlerRead
+                | Self::HandlerClose
+                | Self::Flush
+                | Self::FlushTablesWithReadLock
+                | Self::BackupStage
+                | Self::BackupLock
+                | Self::BackupUnlock
+                | Self::Replication
+                | Self::Kill
+                | Self::Shutdown
+                | Self::Signal
+                | Self::Resignal
+        )
+    }
+
+    /// Whether it shows what is there, and nothing that Weir could read elsewhere.
+    fn inspects(self) -> bool {
+        matches!(
+            self,
+            Self::Show
+                | Self::ShowWarnings
+                | Self::ShowErrors
+                | Self::ShowCountWarnings
+                | Self::ShowCountErrors
+                | Self::GetDiagnostics
+                | Self::Explain
+                | Self::Help
+                | Self::XaRecover
+        )
     }
 }

@@ -9,6 +9,7 @@ mod verb;
 
 pub use multi_statement::Several;
 pub(crate) use observe::is_session_track;
+pub use observe::{CONSISTENCY, TOKEN};
 pub(crate) use routine::{skip_body, skip_schedule};
 pub(crate) use set::{Item, ItemKind, items};
 pub(crate) use verb::created_object;
@@ -23,16 +24,7 @@ use crate::statement::{Access, Counts, Effects, Kind, Statement, Uses};
 /// [`Access::Write`] with [`Effects::UNKNOWN`].
 pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     let mut scanner = Scanner::new(text, dialect);
-    let mut statement = Statement {
-        kind: Kind::Empty,
-        access: Kind::Empty.access(),
-        effects: Effects::empty(),
-        uses: Uses::empty(),
-        multi: false,
-        hidden_code: false,
-        assigns_insert_id: false,
-        counts: Counts::empty(),
-    };
+    let mut statement = Statement { kind: Kind::Empty, access: Kind::Empty.access(), ..Statement::default() };
     let mut ended = false;
     let mut kills = false;
     let mut is_opaque = false;

@@ -238,6 +238,9 @@ fn places_of_substitutions() {
         "SELECT @@global.session_track_schema, @@session_tracker",
         "SET @x = <CONNECTION_ID()>, session_track_schema = 1",
         "SET @@session.session_track_schema = <@@session_track_schema>, @@session_track_gtids := 1",
+        "SELECT [@@weir_consistency], <@@session.Weir_Token> AS t, [@@local . `weir_token`], @@global.weir_consistency",
+        "SET @x = <@@weir_token>, weir_token = 'w', @@weir_consistency = <@@weir_consistency>, @@session.weir_token := 'w'",
+        "SELECT weir_token, @@weir_tokens, @weir_token",
         "KILL QUERY <CONNECTION_ID()>",
         "INSERT INTO t SELECT [CONNECTION_ID()] ON DUPLICATE KEY UPDATE a = 1, b = <ROW_COUNT()>",
         "CREATE TABLE t (a INT) AS SELECT [CONNECTION_ID()]",
@@ -261,7 +264,7 @@ fn places_of_substitutions() {
 #[test]
 fn substitutions_know_what_they_are() {
     let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA, @@session.warning_count, \
-                 @@Error_Count, @@pseudo_thread_id, @@Last_Gtid";
+                 @@Error_Count, @@pseudo_thread_id, @@Last_Gtid, @@weir_CONSISTENCY, @@weir_token";
     let found: Vec<What> = substitutions(text, dialect()).into_iter().map(|found| found.what).collect();
     let expected = [
         What::Function(SessionFunction::ConnectionId),
@@ -272,6 +275,8 @@ fn substitutions_know_what_they_are() {
         What::DiagnosticsCount { errors_only: true },
         What::ThreadIdVariable,
         What::LastGtid,
+        What::Consistency,
+        What::CausalToken,
     ];
     assert_eq!(found, expected);
 }

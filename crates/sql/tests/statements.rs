@@ -188,6 +188,7 @@ const PIECES: &[&str] = &[
     "session",
     ".",
     "session_track_schema",
+    "weir_token",
     "=",
     ":=",
     ",",

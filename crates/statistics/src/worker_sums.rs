@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use weir_proxy::stats::{Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, WorkerReport};
+use weir_proxy::stats::{Caller, CommandRow, ErrorRow, ReadCounts, RuleTimes, ServerRow, Totals, WorkerReport};
 
 use crate::stats_collector::clock;
 
@@ -18,6 +18,15 @@ pub struct ErrorSum<'a> {
     pub first_seen_s: u64,
     /// In seconds since 1970.
     pub last_seen_s: u64,
+}
+
+/// In which way reads were fresh enough, by writer hostgroup.
+pub fn read_sums(workers: &[WorkerReport]) -> BTreeMap<u32, ReadCounts> {
+    let mut sums: BTreeMap<u32, ReadCounts> = BTreeMap::new();
+    for (hostgroup, counts) in workers.iter().flat_map(|worker| &worker.reads) {
+        sums.entry(*hostgroup).or_default().add(counts);
+    }
+    sums
 }
 
 /// The most frequent come first.

@@ -1,4 +1,4 @@
-//! Layers, tables, upgrades and damage.
+//! Tests layers, tables, upgrades and damage.
 
 use std::os::unix::fs::PermissionsExt;
 

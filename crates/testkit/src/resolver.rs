@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::TestkitError;
+use crate::{TestkitError, not_run};
 
 /// Nobody answers there, so that names which the file does not know fail at once.
 const NOBODY: &str = "nameserver 127.255.255.253\noptions timeout:1 attempts:1\n";
@@ -22,8 +22,8 @@ pub struct OwnResolver {
 }
 
 impl OwnResolver {
-    /// Files named after `name` in `dir`. None, with the reason on standard error, where there can be no mount
-    /// namespace: that takes root.
+    /// Files named after `name` in `dir`. None, which is noted as not run, where there can be no mount namespace: that takes
+    /// root.
     ///
     /// # Errors
     /// When the files can't be written.
@@ -35,18 +35,13 @@ impl OwnResolver {
         own.set(&[])?;
         write(&own.resolv_conf, NOBODY)?;
         let tried = own.command(Path::new("true")).output();
-        match tried {
-            Ok(output) if output.status.success() => Ok(Some(own)),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                eprintln!("not run, no mount namespace for a resolver of its own: {}", why.trim());
-                Ok(None)
-            }
-            Err(error) => {
-                eprintln!("not run, no mount namespace for a resolver of its own: unshare: {error}");
-                Ok(None)
-            }
-        }
+        let why = match tried {
+            Ok(output) if output.status.success() => return Ok(Some(own)),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => format!("unshare: {error}"),
+        };
+        not_run("servers whose names change their meaning (no mount namespace for a resolver)", &why);
+        Ok(None)
     }
 
     /// What names mean from now on. One that is named several times has several addresses.

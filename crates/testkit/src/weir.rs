@@ -103,6 +103,28 @@ impl WeirConfig {
         config
     }
 
+    /// Read/write split over the members of a Group Replication group, for the user app.
+    pub fn for_group(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+        let row = [
+            ("writer_hostgroup", hostgroup::WRITER.into()),
+            ("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()),
+            ("reader_hostgroup", hostgroup::READER.into()),
+            ("offline_hostgroup", hostgroup::OFFLINE.into()),
+        ];
+        let mut config = WeirConfig::for_plain_servers(servers, listen);
+        config.push("mysql_group_replication_hostgroups", &row);
+        config
+    }
+
+    /// Read/write split over a source and its replicas, for the user app. The source reads where nobody else can.
+    pub fn for_replication(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+        let row =
+            [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
+        let mut config = WeirConfig::for_plain_servers(servers, listen);
+        config.push("mysql_replication_hostgroups", &row).variable("monitor_writer_is_also_reader", false);
+        config
+    }
+
     /// Names the account that looks at the servers.
     pub fn monitor(&mut self, account: Account) -> &mut Self {
         self.variable("monitor_username", account.user).variable("monitor_password", account.password)

@@ -62,6 +62,7 @@ pub(crate) fn decide(
         hold: None,
         held_up: Vec::new(),
         split_since: None,
+        apart: Vec::new(),
     };
     cluster.learn_epoch(health);
     cluster.drop_other_histories();
@@ -79,11 +80,9 @@ pub(crate) fn decide(
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
     group.split_since = cluster.split_since;
+    group.apart.clone_from(&cluster.apart);
     group.cannot_write = cluster.cannot_write_now(&group);
-    let mut places = cluster.writers_and_backups(&group.writers);
-    places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
-    places.extend(member::offline(&cluster.members, policy.offline_hostgroup));
-    (places, group)
+    (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
 }
 
 /// The state of a node that is a working member of a Primary component, or why it is none. Whether it is behind, and
@@ -147,6 +146,8 @@ struct Cluster<'a> {
     held_up: Vec<(Endpoint, Millis)>,
     /// Since when two components exclude each other.
     split_since: Option<Millis>,
+    /// Nodes of a component that does not count.
+    apart: Vec<Endpoint>,
 }
 
 impl<'a> Cluster<'a> {
@@ -263,9 +264,12 @@ impl<'a> Cluster<'a> {
             }
             None => self.before.writer_view.clone(),
         };
+        let history =
+            first.map_or_else(|| self.before.history.clone(), |state| state.cluster_state_uuid.clone());
         let group = Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::Galera,
+            history,
             hold: if writers.is_empty() { self.hold.clone() } else { None },
             writers,
             begun: Some(self.before.begun.unwrap_or(self.now)),
@@ -337,20 +341,6 @@ impl<'a> Cluster<'a> {
         others.filter_map(obstacle).collect()
     }
 
-    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place> {
-        let backup = self.policy.backup_writer_hostgroup;
-        let place = |member: &Member<'a>| {
-            let state = member.state.as_ref().ok()?;
-            if writers.contains(member.endpoint) {
-                let reason = self.writer_reason(member, state, writers);
-                return Some(member.place(self.policy.writer_hostgroup, Role::Writer, reason));
-            }
-            let could = self.cannot_write(member).is_none() && member.wish_in(backup) == Wish::Online;
-            could.then(|| member.place(backup, Role::BackupWriter, Reason::CouldWrite))
-        };
-        self.members.iter().filter_map(place).collect()
-    }
-
     fn writer_reason(&self, member: &Member<'_>, state: &GaleraState, writers: &[Endpoint]) -> Reason {
         if self.cannot_write(member).is_some() {
             return Reason::OnlyWriterThoughDesynced;
@@ -374,6 +364,20 @@ impl<'a> Cluster<'a> {
 }
 
 impl Reading<GaleraState> for Cluster<'_> {
+    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place> {
+        let backup = self.policy.backup_writer_hostgroup;
+        let place = |member: &Member<'_>| {
+            let state = member.state.as_ref().ok()?;
+            if writers.contains(member.endpoint) {
+                let reason = self.writer_reason(member, state, writers);
+                return Some(member.place(self.policy.writer_hostgroup, Role::Writer, reason));
+            }
+            let could = self.cannot_write(member).is_none() && member.wish_in(backup) == Wish::Online;
+            could.then(|| member.place(backup, Role::BackupWriter, Reason::CouldWrite))
+        };
+        self.members.iter().filter_map(place).collect()
+    }
+
     fn too_slow(&self, member: &Member<'_>, state: &GaleraState) -> Option<Reason> {
         if state.desync {
             return Some(Reason::Desynced);

@@ -40,10 +40,7 @@ pub(crate) fn decide(
     cluster.give_up_expelled(health);
     let mut group = cluster.choose_writers();
     group.cannot_write = cluster.cannot_write_now(&group);
-    let mut places = cluster.writers_and_backups(&group.writers);
-    places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
-    places.extend(member::offline(&cluster.members, policy.offline_hostgroup));
-    (places, group)
+    (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
 }
 
 /// The state of a server that calls itself an ONLINE member of a group with quorum, or why it is none. Whether it is
@@ -283,9 +280,13 @@ impl<'a> Cluster<'a> {
         };
         writers.truncate(writers_max);
         let hold = || member::hold_without_writer(&self.before, &self.members, self.now);
+        // Of a group that is bootstrapped again it is the same.
+        let writer = healthy(&self.members).find(|(member, _)| writers.contains(member.endpoint));
         Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::GroupReplication,
+            history: writer
+                .map_or_else(|| self.before.history.clone(), |(_, state)| state.group_name.clone()),
             hold: if writers.is_empty() { hold() } else { None },
             writer_view: if writers.is_empty() { self.before.writer_view.clone() } else { self.view.clone() },
             writers,
@@ -352,21 +353,6 @@ impl<'a> Cluster<'a> {
         others.filter_map(obstacle).collect()
     }
 
-    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place> {
-        let backup = self.policy.backup_writer_hostgroup;
-        let has_backups = !self.has_single_primary();
-        let place = |(member, _): (&Member<'a>, &GroupState)| {
-            if writers.contains(member.endpoint) {
-                let reason = self.writer_reason(member, writers);
-                return Some(member.place(self.policy.writer_hostgroup, Role::Writer, reason));
-            }
-            let could =
-                has_backups && self.cannot_write(member).is_none() && member.wish_in(backup) == Wish::Online;
-            could.then(|| member.place(backup, Role::BackupWriter, Reason::CouldWrite))
-        };
-        healthy(&self.members).filter_map(place).collect()
-    }
-
     fn writer_reason(&self, member: &Member<'_>, writers: &[Endpoint]) -> Reason {
         let before = self.before.last_writers();
         if before.contains(member.endpoint) {
@@ -383,6 +369,21 @@ impl<'a> Cluster<'a> {
 }
 
 impl Reading<GroupState> for Cluster<'_> {
+    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place> {
+        let backup = self.policy.backup_writer_hostgroup;
+        let has_backups = !self.has_single_primary();
+        let place = |(member, _): (&Member<'_>, &GroupState)| {
+            if writers.contains(member.endpoint) {
+                let reason = self.writer_reason(member, writers);
+                return Some(member.place(self.policy.writer_hostgroup, Role::Writer, reason));
+            }
+            let could =
+                has_backups && self.cannot_write(member).is_none() && member.wish_in(backup) == Wish::Online;
+            could.then(|| member.place(backup, Role::BackupWriter, Reason::CouldWrite))
+        };
+        healthy(&self.members).filter_map(place).collect()
+    }
+
     fn too_slow(&self, member: &Member<'_>, state: &GroupState) -> Option<Reason> {
         let limit = match self.policy.max_transactions_behind {
             0 => return None,

@@ -1,10 +1,13 @@
 //! Chooses the readers of a cluster of which every healthy member can read.
 
-use crate::member::{Member, healthy};
+use crate::member::{self, Member, healthy};
 use crate::{ClusterPolicy, Endpoint, Place, Reason, Role, Status, Wish, WriterReads};
 
 /// What a flavour thinks of healthy members with states `S` that are to read.
 pub(crate) trait Reading<S> {
+    /// The places of these writers, and of members that could take their place.
+    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place>;
+
     /// Why a member should not read while others can.
     fn too_slow(&self, member: &Member<'_, S>, state: &S) -> Option<Reason>;
 
@@ -20,9 +23,22 @@ pub(crate) trait Reading<S> {
     }
 }
 
+/// The places of all members: as writers and their backups, as readers, and out of service.
+pub(crate) fn all_places<S>(
+    members: &[Member<'_, S>],
+    writers: &[Endpoint],
+    policy: &ClusterPolicy,
+    reading: &impl Reading<S>,
+) -> Vec<Place> {
+    let mut all = reading.writers_and_backups(writers);
+    all.extend(places(members, writers, policy, reading));
+    all.extend(member::offline(members, policy.offline_hostgroup));
+    all
+}
+
 /// The places in the reader hostgroup. It is never empty while there is a healthy member that is wanted there: while
 /// fewer than `readers_min` read, the next best kind of members does, too.
-pub(crate) fn places<S>(
+fn places<S>(
     members: &[Member<'_, S>],
     writers: &[Endpoint],
     policy: &ClusterPolicy,

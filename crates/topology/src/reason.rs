@@ -496,7 +496,7 @@ impl fmt::Display for Reason {
             ),
             Self::NoSource { writer } => write!(f, "has no source, and {writer} is the writer"),
             Self::OtherLine => {
-                f.write_str("gets its data from a server that did not replicate from the last writer")
+                f.write_str("may lack recent writes: its source did not replicate from the last writer")
             }
             Self::OtherSource { source } => write!(f, "replicates from {source}, which is not the writer"),
             Self::AwaitsVotes { lost, votes, majority } => write!(

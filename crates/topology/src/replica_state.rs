@@ -19,6 +19,10 @@ pub struct ReplicaState {
     pub lag: Lag,
     /// How its replicas name it: `server_uuid`, or MariaDB's `server_id`; empty if it has not said.
     pub id: String,
+    /// MariaDB's `server_uid`, a hash of the machine and the port; empty on servers without.
+    pub uid: String,
+    /// MariaDB's `gtid_domain_id`; empty on MySQL.
+    pub domain: String,
     /// From whom it replicates; none: from nobody.
     pub source: Option<SourceLink>,
 }
@@ -89,6 +93,8 @@ impl ReplicaState {
                 "super_read_only" => state.super_read_only = is_on,
                 "server_uuid" => state.id = name_of(value),
                 "server_id" => number = value,
+                "server_uid" => state.uid = name_of(value),
+                "gtid_domain_id" => state.domain = name_of(value),
                 _ => {}
             }
         }
@@ -105,6 +111,12 @@ impl ReplicaState {
             state.source = Some(if count == 0 { link } else { SourceLink::of_several() });
         }
         state
+    }
+
+    /// What the history of its own writes is called. MariaDB's `server_id` alone is often 1; empty if it has not said.
+    pub fn history(&self) -> String {
+        let parts = [&self.id, &self.domain, &self.uid].map(String::as_str);
+        if self.id.is_empty() { String::new() } else { parts.join(" ").trim_end().to_owned() }
     }
 
     /// Whether a check calls the server read_only.

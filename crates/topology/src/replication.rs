@@ -43,6 +43,7 @@ pub(crate) fn decide(
         begun: Some(servers.before.begun.unwrap_or(health.now)),
         cannot_write: servers.cannot_write_now(&writers),
         successors: servers.successors(),
+        history: servers.history(&writers),
         writers,
         succession,
         waits_for: waits_for.flatten(),
@@ -107,6 +108,19 @@ impl Servers<'_> {
     fn writers(&self) -> Vec<Endpoint> {
         let able = self.members.iter().filter(|member| self.cannot_write(member).is_none());
         able.map(|member| member.endpoint.clone()).collect()
+    }
+
+    /// What the only writer calls itself: what it acknowledges its replicas have sooner or later. Two have no history that
+    /// all servers have.
+    fn history(&self, writers: &[Endpoint]) -> String {
+        match writers {
+            [] => self.before.history.clone(),
+            [writer] => {
+                let state = healthy(&self.members).find(|(member, _)| member.endpoint == writer);
+                state.map(|(_, state)| state.history()).unwrap_or_default()
+            }
+            _ => String::new(),
+        }
     }
 
     /// Why a server is no writer; none if it is.

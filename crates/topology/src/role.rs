@@ -101,6 +101,11 @@ pub struct Group {
     pub hold: Option<Hold>,
     /// When the cluster's roles were decided for the first time.
     pub begun: Option<Millis>,
+    /// The history that its writers' data belongs to, for those who compare what they know of it: Galera's state uuid, a
+    /// group's name, the only writer's own name with asynchronous replication, where another writer may lack what this one
+    /// has acknowledged. While there is no writer the last one's counts; empty: unknown, or several writers whose
+    /// histories are not one.
+    pub history: String,
     /// The newest view that a healthy member reports; plain replication has none.
     pub view: Option<View>,
     /// The view in which the present writer, or the lost one, was last seen writing.
@@ -134,6 +139,8 @@ pub struct Group {
     pub replaced: Vec<Endpoint>,
     /// Since when two components of a Galera cluster both call themselves Primary.
     pub split_since: Option<Millis>,
+    /// Galera: nodes that are Primary in a component that does not count.
+    pub apart: Vec<Endpoint>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -305,6 +312,7 @@ impl Group {
                 &other.epoch_trouble,
             )
             && self.donors == other.donors
+            && self.history == other.history
             && deeds(self) == deeds(other)
             && awaited(self) == awaited(other)
             && agreed(self) == agreed(other)

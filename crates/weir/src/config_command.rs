@@ -154,7 +154,7 @@ pub(crate) enum ConfigCommandError {
     Write(#[from] text::WriteError),
     #[error("weir: {}: {cause}", path.display())]
     File { path: PathBuf, cause: std::io::Error },
-    #[error("weir: {}: there is a configuration already; --force replaces it", .0.display())]
+    #[error("weir: {}: already contains a configuration; use --force to replace it", .0.display())]
     Exists(PathBuf),
     #[error("weir: {}: there is no such database", .0.display())]
     NoDatabase(PathBuf),

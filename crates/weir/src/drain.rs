@@ -11,8 +11,8 @@ use weir_topology::Endpoint;
 
 use crate::control::{ControlClient, ControlClientError, Request};
 
-/// How often a drained server is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a drained server is asked about.
+const POLL_EVERY: Duration = Duration::from_millis(200);
 /// Exit status: somebody is still there.
 const STILL_RUNNING: u8 = 3;
 
@@ -26,14 +26,14 @@ pub(crate) fn drain(
     let until = Instant::now() + Duration::from_secs(timeout_s);
     let mut shown = None;
     loop {
-        let used = match look(client, server)? {
-            Look::Used(used) => used,
-            Look::LetIn => {
+        let used = match state_of(client, server)? {
+            DrainState::Drained(used) => used,
+            DrainState::Undrained => {
                 end_progress(shown);
                 eprintln!("weir: {server} is not drained any more: it was undrained meanwhile");
                 return Ok(ExitCode::FAILURE);
             }
-            Look::Unknown => {
+            DrainState::Unknown => {
                 end_progress(shown);
                 eprintln!(
                     "weir: {server} is not in mysql_servers any more: see SHOW PROCESSLIST on the server for what still runs there"
@@ -55,7 +55,7 @@ pub(crate) fn drain(
             show(&used);
             shown = Some(used);
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_EVERY);
     }
 }
 
@@ -99,21 +99,21 @@ impl fmt::Display for Used {
 }
 
 /// The state of a server that was drained.
-enum Look {
-    Used(Used),
+enum DrainState {
+    Drained(Used),
     /// It is not drained any more.
-    LetIn,
+    Undrained,
     /// It is not configured any more.
     Unknown,
 }
 
-fn look(client: &ControlClient, server: &Endpoint) -> Result<Look, ControlClientError> {
+fn state_of(client: &ControlClient, server: &Endpoint) -> Result<DrainState, ControlClientError> {
     let name = server.to_string();
     let row = client.status()?.servers.into_iter().find(|row| row.server == name);
     Ok(match row {
-        None => Look::Unknown,
-        Some(row) if !row.is_drained => Look::LetIn,
-        Some(row) => Look::Used(Used { here: row.used, elsewhere: row.used_elsewhere }),
+        None => DrainState::Unknown,
+        Some(row) if !row.is_drained => DrainState::Undrained,
+        Some(row) => DrainState::Drained(Used { here: row.used, elsewhere: row.used_elsewhere }),
     })
 }
 

@@ -19,7 +19,7 @@ use crate::config_file::Source;
 use crate::control::{Action, Orders, order};
 use crate::serve::ConfigSender;
 use crate::tls::{NO_TLS, Tls};
-use crate::web::WebSource;
+use weir_web::WebSource;
 
 /// The running Weir, as admin threads see it.
 pub(crate) struct RunningWeir {

@@ -19,7 +19,6 @@ mod notify;
 mod pid_file;
 mod program;
 mod rsa_key;
-mod scheduler;
 mod serve;
 mod server_tls;
 mod snapshot;
@@ -30,7 +29,6 @@ mod supervision;
 mod takeover;
 mod tls;
 mod topology_log;
-mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,9 +45,9 @@ use crate::startup::{Beginning, ConfigMode};
 const EXAMPLES: &str = "Examples:
   weir check -c weir.toml     check a configuration
   weir serve -c weir.toml     run the proxy
-  weir status -c weir.toml    who writes, who reads, and why
+  weir status -c weir.toml    which server writes, which ones read, and why
   weir stats digests -c weir.toml     statistics of a running weir
-  weir drain db2:3306 -c weir.toml    take a server out, gently
+  weir drain db2:3306 -c weir.toml    drain a server: its work may finish
   mariadb -h127.0.0.1 -P6033 -uapp -p     connect through it";
 
 const SERVE_EXAMPLES: &str = "Examples:
@@ -82,7 +80,7 @@ use, 3 if something is missing on a server.";
 const STATS_EXAMPLES: &str = "Examples:
   weir stats digests -c /etc/weir.toml --top 20     the statements with the greatest total time
   weir stats pool --datadir /var/lib/weir           connections and traffic by server
-  weir stats servers -c /etc/weir.toml              who writes, who reads, and why
+  weir stats servers -c /etc/weir.toml              which server writes, which ones read, and why
   weir stats errors -c /etc/weir.toml --json | jq 'select(.errno == 1062)'
 
 Durations are in microseconds, points in time in seconds since 1970. Counters start from zero with weir.
@@ -157,16 +155,16 @@ enum Command {
     /// Show what a running weir has counted
     #[command(after_help = STATS_EXAMPLES)]
     Stats(StatsArgs),
-    /// Show who writes, who reads, and why
+    /// Show which server writes, which ones read, and why
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
     /// Show servers, hottest statements and sessions, live
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Take a server out: no new work, and wait until nothing runs there
+    /// Drain a server: give it no new work, and wait until nothing runs there
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DrainArgs),
-    /// Give a drained server work again
+    /// Undrain a server: give it work again
     #[command(after_help = UNDRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
     /// Print the donors for a Galera node that is about to start
@@ -249,13 +247,13 @@ struct TopArgs {
     /// The refresh interval
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
-    /// Print one picture as text and end
+    /// Print one frame and exit
     #[arg(long)]
     once: bool,
-    /// Its columns
+    /// Width of the frame in columns
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u16).range(20..=500), requires = "once")]
     columns: u16,
-    /// Its lines
+    /// Height of the frame in lines
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(10..=500), requires = "once")]
     lines: u16,
 }
@@ -304,7 +302,7 @@ struct SwitchoverArgs {
 struct UndrainArgs {
     /// HOST:PORT as in mysql_servers
     server: Endpoint,
-    /// Also where another Weir has drained it that runs no more
+    /// Undrain even if the Weir that drained the server no longer exists
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) fn stopping() {
 fn tell(state: &str) {
     let Some(to) = std::env::var_os("NOTIFY_SOCKET").filter(|to| !to.is_empty()) else { return };
     if let Err(error) = send(&to, state) {
-        tracing::debug!(%error, "NOTIFY_SOCKET takes nothing");
+        tracing::debug!(%error, "can't write to NOTIFY_SOCKET");
     }
 }
 

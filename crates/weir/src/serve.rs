@@ -45,7 +45,6 @@ use crate::notify;
 use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::rsa_key::RsaKeyError;
-use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::Snapshots;
 use crate::startup::{Origin, StartupError};
@@ -53,7 +52,8 @@ use crate::supervision;
 use crate::takeover::TakeoverError;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
-use crate::web::Web;
+use weir_scheduler::Scheduler;
+use weir_web::Web;
 
 pub(crate) use self::apply_config::ConfigSender;
 
@@ -132,13 +132,13 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let (mut inherited, source) = Inheritance::begin(origin, takeover)?;
-    let mut prepared = Prepared::new(origin, &source, &inherited, &events)?;
+    let (mut prepared, pending) = Prepared::new(origin, &source, &inherited, &events)?;
     drop(source);
     inherited.follow(&prepared.monitor, &prepared.roles, &inbox)?;
     let sockets = BoundSockets::open(&mut prepared, &mut inherited)?;
     let control = inherited.take_over()?;
     let Started { server, service, log_writer } =
-        go_live::start(prepared, sockets, control, origin, program, &events)?;
+        go_live::start(prepared, pending, sockets, control, origin, program, &events)?;
     let admin = server.admin.clone();
     let ended = server.run(service, &events, &inbox);
     // The thread that reloads may have it a moment longer than this process lasts.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
@@ -51,7 +53,7 @@ pub(crate) enum ServerTlsError {
     TooMany { path: PathBuf },
     #[error("certificate {cert} and its key can't be used: {error}")]
     Unusable { cert: PathBuf, error: rustls::Error },
-    #[error("{0}: no name for TLS: use an address, or a name of letters, digits and hyphens")]
+    #[error("{0} can't be checked by TLS: use an address, or a name of letters, digits and hyphens")]
     Name(Endpoint),
     #[error("mysql_servers: {0}: {NEEDS_AUTHORITY}")]
     NoAuthority(Endpoint),
@@ -300,6 +302,19 @@ struct Trust {
     provider: Arc<CryptoProvider>,
 }
 
+impl Trust {
+    /// Without authorities no certificate is checked, and so nothing that is signed with its key.
+    fn signature(
+        &self,
+        verify: impl FnOnce(&WebPkiSupportedAlgorithms) -> Result<HandshakeSignatureValid, rustls::Error>,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match self.authorities {
+            Some(_) => verify(&self.provider.signature_verification_algorithms),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+}
+
 impl ServerCertVerifier for Trust {
     fn verify_server_cert(
         &self,
@@ -325,11 +340,7 @@ impl ServerCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.authorities.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, signed, algorithms)
+        self.signature(|algorithms| verify_tls12_signature(message, cert, signed, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -338,11 +349,7 @@ impl ServerCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.authorities.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, signed, algorithms)
+        self.signature(|algorithms| verify_tls13_signature(message, cert, signed, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

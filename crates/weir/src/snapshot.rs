@@ -11,11 +11,11 @@ use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
-    Account, Care, Health, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle, Users,
+    Account, Care, Health, History, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle, Users,
 };
 use weir_routing::Rules;
 use weir_sql::Dialect;
-use weir_topology::{Endpoint, Flavour, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
+use weir_topology::{Endpoint, Flavour, Group, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
 use crate::server_tls::ServersTls;
 
@@ -172,6 +172,7 @@ impl Snapshots {
             // What is said of the cluster's writers holds for its readers, too.
             let writers = cluster.as_ref().map_or(*id, |cluster| cluster.writer_hostgroup);
             let of_writers = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == writers);
+            hostgroup.history = history(roles.group(writers));
             hostgroup.consistency = of_writers.map(|row| row.consistency).unwrap_or_default();
             hostgroup.strict = match roles.group(writers).map(|group| &group.flavour) {
                 Some(Flavour::Galera) => StrictRead::WsrepSyncWait,
@@ -260,6 +261,18 @@ impl Snapshots {
         let inactive = config.users.iter().filter(|user| !user.active);
         self.inactive_users = Arc::new(inactive.map(|user| user.username.as_bytes().to_owned()).collect());
     }
+}
+
+/// The history of a cluster's data, if it is known.
+fn history(group: Option<&Group>) -> Option<History> {
+    // Names of different kinds are never the same.
+    let kind = match group?.flavour {
+        Flavour::Galera => "galera",
+        Flavour::GroupReplication => "group",
+        Flavour::Replication => "replication",
+    };
+    let name = &group?.history;
+    (!name.is_empty()).then(|| History::of(&format!("{kind} {name}")))
 }
 
 fn account(user: &Arc<MysqlUser>) -> Account {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
-use weir_statistics::{Report, ServerStatus, Status};
+use weir_statistics::{ClusterStatus, Report, ServerStatus, Status};
 
 use crate::control::{ControlClient, ControlClientError};
 use crate::stats::put_table;
@@ -79,46 +79,53 @@ fn put_json(status: &Status, out: &mut impl Write) -> io::Result<()> {
 
 fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "weir {}, {} clients", status.version, status.clients)?;
-    for cluster in &status.clusters {
-        let hostgroup = cluster.writer_hostgroup;
-        if cluster.writers.is_empty() {
-            let lost = match cluster.lost_writers.as_slice() {
-                [] => String::new(),
-                lost => format!(": lost {}, statements wait for the next one", lost.join(", ")),
-            };
-            writeln!(out, "cluster of hostgroup {hostgroup}: no writer{lost}")?;
-            if let Some(why) = &cluster.waits_for {
-                writeln!(out, "  the next one {why}")?;
-            }
-            for (server, why) in &cluster.cannot_write {
-                writeln!(out, "  {server} can't write: {why}")?;
-            }
-        } else {
-            writeln!(out, "cluster of hostgroup {hostgroup}: writer {}", cluster.writers.join(", "))?;
+    status.clusters.iter().try_for_each(|cluster| put_cluster(cluster, out))?;
+    writeln!(out)?;
+    put_servers(&status.servers, out)
+}
+
+fn put_cluster(cluster: &ClusterStatus, out: &mut impl Write) -> io::Result<()> {
+    let hostgroup = cluster.writer_hostgroup;
+    if cluster.writers.is_empty() {
+        let lost = match cluster.lost_writers.as_slice() {
+            [] => String::new(),
+            lost => format!(": lost {}, statements wait for the next one", lost.join(", ")),
+        };
+        writeln!(out, "cluster of hostgroup {hostgroup}: no writer{lost}")?;
+        if let Some(why) = &cluster.waits_for {
+            writeln!(out, "  the next one {why}")?;
         }
-        if let Some(epoch) = cluster.epoch {
-            let others = match cluster.other_weirs.as_slice() {
-                [] => "no other Weir".to_owned(),
-                others => format!("other Weirs: {}", others.join(", ")),
-            };
-            writeln!(out, "  epoch {epoch}, {others}")?;
-            if !cluster.silent_weirs.is_empty() {
-                writeln!(out, "  not heard of lately: {}", cluster.silent_weirs.join(", "))?;
-            }
+        for (server, why) in &cluster.cannot_write {
+            writeln!(out, "  {server} can't write: {why}")?;
         }
-        if let Some(trouble) = &cluster.epoch_trouble {
-            writeln!(out, "  {trouble}")?;
-        }
-        if let Some(assist) = &cluster.assist {
-            writeln!(out, "  eviction of dead nodes is {assist}")?;
-        }
-        if !cluster.donors.is_empty() {
-            writeln!(out, "  a node that joins should have wsrep_sst_donor={}", cluster.donor_list())?;
+    } else {
+        writeln!(out, "cluster of hostgroup {hostgroup}: writer {}", cluster.writers.join(", "))?;
+    }
+    if let Some(epoch) = cluster.epoch {
+        let others = match cluster.other_weirs.as_slice() {
+            [] => "no other Weir".to_owned(),
+            others => format!("other Weirs: {}", others.join(", ")),
+        };
+        writeln!(out, "  epoch {epoch}, {others}")?;
+        if !cluster.silent_weirs.is_empty() {
+            writeln!(out, "  not heard of lately: {}", cluster.silent_weirs.join(", "))?;
         }
     }
-    writeln!(out)?;
+    if let Some(trouble) = &cluster.epoch_trouble {
+        writeln!(out, "  {trouble}")?;
+    }
+    if let Some(assist) = &cluster.assist {
+        writeln!(out, "  eviction of dead nodes is {assist}")?;
+    }
+    if !cluster.donors.is_empty() {
+        writeln!(out, "  a node that joins should have wsrep_sst_donor={}", cluster.donor_list())?;
+    }
+    Ok(())
+}
+
+fn put_servers(servers: &[ServerStatus], out: &mut impl Write) -> io::Result<()> {
     // Where a server is says nothing new where that is its name.
-    let has_names = status.servers.iter().any(|server| server.address != server.server);
+    let has_names = servers.iter().any(|server| server.address != server.server);
     let columns = ["hostgroup", "server", "address", "role", "status", "weight", "used", "free", "reason"];
     let is_shown = |column: &&str| has_names || *column != "address";
     let columns: Vec<&str> = columns.into_iter().filter(is_shown).collect();
@@ -145,6 +152,6 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
         ];
         first.chain(rest).collect()
     };
-    let rows = status.servers.iter().map(row).collect();
+    let rows = servers.iter().map(row).collect();
     put_table(&Report { columns: columns.into_iter().map(str::to_owned).collect(), rows, dropped: 0 }, out)
 }

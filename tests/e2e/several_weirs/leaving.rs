@@ -199,7 +199,7 @@ fn everything(env: &Env) -> CaseResult {
         }
         let refused = if one.status.success() { &two } else { &one };
         let said = text(&refused.stderr);
-        ensure!(said.contains("stays in: "), "{said}");
+        ensure!(said.contains("was not drained: "), "{said}");
         for at in [0, 1] {
             for server in [&first, &second, &third] {
                 run(weirs.weir(at), &["undrain", server])?;

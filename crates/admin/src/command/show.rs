@@ -122,7 +122,7 @@ pub(super) fn show(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
     if let Some(variables) = variables(cursor) {
         return Some(Show::Variables(variables, filter(cursor)?));
     }
-    scoped(cursor).or_else(|| seldom(cursor))
+    scoped(cursor).or_else(|| rare(cursor))
 }
 
 /// `DESC t`, `DESCRIBE schema.t`, with or without a column.
@@ -168,7 +168,8 @@ fn scoped(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
     Some(show)
 }
 
-fn seldom(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
+/// SHOW statements that clients rarely send.
+fn rare(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
     let word = cursor.next().filter(|token| token.kind == Kind::Word)?.source.to_ascii_uppercase();
     Some(match word.as_str() {
         "DATABASES" | "SCHEMAS" => Show::Databases(filter(cursor)?),

@@ -1,3 +1,5 @@
+//! Checks how commands are read.
+
 use proptest::prelude::*;
 use weir_protocol::error;
 use weir_store::Module;
@@ -76,7 +78,7 @@ fn the_nearest_command_is_suggested() {
     ] {
         assert!(message(typed).contains(&format!("did you mean \"{meant}\"")), "{typed}: {}", message(typed));
     }
-    assert!(message("HELLO WORLD").contains("begins no statement"));
+    assert!(message("HELLO WORLD").contains("no admin command starts with this"));
     assert!(message(&"x".repeat(100_000)).len() <= 512);
 }
 

@@ -52,7 +52,7 @@ impl Session {
         known(name)?;
         if self.shared.is_read_only() {
             return Err(SqlError::denied(
-                "the admin interface is read-only now: PROXYSQL READWRITE ends that",
+                "the admin interface is read-only; PROXYSQL READWRITE allows changes again",
             ));
         }
         let store = self.shared.store();

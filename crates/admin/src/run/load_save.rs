@@ -1,4 +1,4 @@
-//! Does LOAD and SAVE: rows between memory, runtime, disk and the file.
+//! Runs LOAD and SAVE: rows between memory, runtime, disk and the file.
 
 use weir_config::ConfigError;
 use weir_store::{Layer, Loaded, Module, Store, StoreError};
@@ -20,7 +20,10 @@ impl Session {
                 self.shared.store().save_runtime_to_memory(&[way.module]).map_err(refused)?;
             }
             (Place::File, Place::Memory) => self.load_from_file(way.module)?,
-            _ => return Err(SqlError::syntax("nothing can be copied in this direction")),
+            (from, to) => {
+                let (module, from, to) = (way.module.name(), from.name(), to.name());
+                return Err(SqlError::syntax(format!("{module} can't be copied from {from} to {to}")));
+            }
         }
         tracing::info!(user = self.user, module = way.module.name(), from = ?way.from, to = ?way.to, "admin");
         done("")

@@ -1,4 +1,4 @@
-//! Gives SQLite MySQL's functions that drivers and people use, for SQLite.
+//! Gives SQLite MySQL's functions that drivers and people use.
 
 mod text;
 

@@ -205,7 +205,7 @@ fn write(schema: &str, name: &str, policy: &Policy) -> Result<(), String> {
         });
     }
     if policy.is_read_only {
-        return Err("the admin interface is read-only now: PROXYSQL READWRITE ends that".to_owned());
+        return Err("the admin interface is read-only; PROXYSQL READWRITE allows changes again".to_owned());
     }
     match &policy.seal {
         Some(why) if schema.eq_ignore_ascii_case(DISK) => Err(why.clone()),
@@ -219,7 +219,7 @@ fn function(name: &str) -> Result<(), String> {
     let reaches_out =
         ["load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "fsdir", "lsmode"];
     if reaches_out.contains(&lower.as_str()) {
-        return Err(format!("the function {lower}() is not for the admin interface"));
+        return Err(format!("the function {lower}() is not allowed at the admin port"));
     }
     Ok(())
 }
@@ -238,5 +238,5 @@ fn pragma(name: &str, rights: Rights) -> Result<(), String> {
     if rights == Rights::Admin && looks.iter().any(|known| name.eq_ignore_ascii_case(known)) {
         return Ok(());
     }
-    Err(format!("PRAGMA {} is not for the admin interface", name.to_ascii_lowercase()))
+    Err(format!("PRAGMA {} is not allowed at the admin port", name.to_ascii_lowercase()))
 }

@@ -43,7 +43,7 @@ fn who_comes_and_what_is_changed_is_audited() {
         (
             "admin",
             "ATTACH DATABASE '/etc/passwd' AS x",
-            "error 1227: ATTACH is not for the admin interface: its tables are fixed",
+            "error 1227: ATTACH is not allowed at the admin port: its tables are fixed",
         ),
         (
             "stats",

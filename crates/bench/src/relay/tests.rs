@@ -1,4 +1,4 @@
-//! Through a relay on real sockets. Where the kernel does not allow io_uring there is nothing to test.
+//! Tests a relay on real sockets. Where the kernel does not allow io_uring there is nothing to test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown};

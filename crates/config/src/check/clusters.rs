@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use weir_topology::Endpoint;
 
 use crate::model::clusters::ClusterHostgroup;
-use crate::model::types::Config;
+use crate::model::config::Config;
 use crate::report::error::Report;
 use crate::report::place::{Lines, Place};
 

@@ -4,14 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::check::clusters::{ClusterLines, lag_limits, one_kind_per_server};
+use crate::check::hostgroups::{has_no_server, with_servers};
 use crate::check::query_rules::{check_fast, compile};
 use crate::check::server_tls::consistent;
 use crate::check::topology_table::have_clusters;
 use crate::check::{clusters, listeners, query_rules};
 use crate::model::clusters::Cluster;
+use crate::model::config::Config;
 use crate::model::hostgroups::HostgroupAttributes;
 use crate::model::partial_read::PartialRead;
-use crate::model::types::{Config, MysqlServer, MysqlUser};
+use crate::model::servers::MysqlServer;
+use crate::model::users::MysqlUser;
 use crate::report::error::Report;
 use crate::report::place::Lines;
 
@@ -41,7 +44,7 @@ pub(crate) fn across(
     }
     // Whoever names a hostgroup is looked at again when that may have lost its servers.
     let is_known = servers.are_complete(&config.servers) && clusters.are_complete(config);
-    let known = is_known.then(|| hostgroups_with_servers(config));
+    let known = is_known.then(|| with_servers(config));
     let known_for = |lines: &Lines<'_>| known.as_ref().filter(|_| !(lines.are_kept() && servers.are_kept()));
     if listeners.are_complete(&config.weir_listeners) {
         listeners::distinct(config, listeners, report);
@@ -208,15 +211,6 @@ fn listeners_have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines<'
             report.tolerate_reference(&lines.of(index, listener), "hostgroup", "mysql_servers", reason);
         }
     }
-}
-
-fn hostgroups_with_servers(config: &Config) -> HashSet<u32> {
-    let clusters = config.clusters().flat_map(Cluster::hostgroups);
-    config.servers.iter().map(|server| server.hostgroup_id).chain(clusters).collect()
-}
-
-pub(crate) fn has_no_server(hostgroup: u32) -> String {
-    format!("hostgroup {hostgroup} has no server: neither mysql_servers nor an active cluster names it")
 }
 
 fn tls_possible(users: &[Arc<MysqlUser>], lines: &Lines<'_>, report: &mut Report) {

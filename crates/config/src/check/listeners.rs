@@ -1,7 +1,7 @@
 //! Checks that no address is wanted twice.
 
+use crate::model::config::Config;
 use crate::model::listeners::LISTENERS_MAX;
-use crate::model::types::Config;
 use crate::report::error::Report;
 use crate::report::place::Lines;
 

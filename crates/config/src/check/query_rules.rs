@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use weir_routing::Rules;
 
-use crate::check::cross_table::has_no_server;
+use crate::check::hostgroups::has_no_server;
+use crate::model::config::Config;
 use crate::model::partial_read::PartialRead;
-use crate::model::types::Config;
 use crate::report::error::Report;
 use crate::report::place::Lines;
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use weir_topology::Endpoint;
 
+use crate::model::config::Config;
 use crate::model::server_tls::NEEDS_AUTHORITY;
-use crate::model::types::Config;
 use crate::report::error::Report;
 use crate::report::place::Lines;
 

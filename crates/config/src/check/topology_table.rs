@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::model::clusters::Cluster;
-use crate::model::types::Config;
+use crate::model::config::Config;
 use crate::report::error::Report;
 use crate::report::place::Lines;
 

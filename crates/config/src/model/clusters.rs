@@ -3,8 +3,6 @@
 
 use weir_topology::ReadOnlyCheck;
 
-use crate::model::types::Config;
-
 pub(crate) const GALERA: &str = "mysql_galera_hostgroups";
 pub(crate) const GROUP_REPLICATION: &str = "mysql_group_replication_hostgroups";
 pub(crate) const REPLICATION: &str = "mysql_replication_hostgroups";
@@ -95,31 +93,5 @@ impl Cluster {
     pub fn hostgroups(self) -> impl Iterator<Item = u32> {
         let always = [self.writer_hostgroup, self.reader_hostgroup];
         always.into_iter().chain(self.backup_writer_hostgroup).chain(self.offline_hostgroup)
-    }
-}
-
-impl Config {
-    /// The active clusters, table by table.
-    pub fn clusters(&self) -> impl Iterator<Item = Cluster> {
-        let cluster = |table: &'static str| {
-            move |row: &ClusterHostgroup| Cluster {
-                table,
-                writer_hostgroup: row.writer_hostgroup,
-                reader_hostgroup: row.reader_hostgroup,
-                backup_writer_hostgroup: Some(row.backup_writer_hostgroup),
-                offline_hostgroup: Some(row.offline_hostgroup),
-            }
-        };
-        let replication = |row: &ReplicationHostgroup| Cluster {
-            table: REPLICATION,
-            writer_hostgroup: row.writer_hostgroup,
-            reader_hostgroup: row.reader_hostgroup,
-            backup_writer_hostgroup: None,
-            offline_hostgroup: None,
-        };
-        let galera = self.galera_hostgroups.iter().filter(|row| row.active).map(cluster(GALERA));
-        let groups = self.group_replication_hostgroups.iter().filter(|row| row.active);
-        let groups = groups.map(cluster(GROUP_REPLICATION));
-        galera.chain(groups).chain(self.replication_hostgroups.iter().map(replication))
     }
 }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::field::fields::Fields;
-use crate::model::types::Config;
 use crate::report::place::Keyed;
 use crate::value::rows::TableRow;
 use crate::value::suggest::quotable;
@@ -131,14 +130,6 @@ impl Listener {
     /// A listener of `interfaces`.
     pub fn split(address: ListenAddress) -> Self {
         Self { address, mode: ListenerMode::Split, hostgroup: None, comment: String::new() }
-    }
-}
-
-impl Config {
-    /// All listeners: those of `interfaces` first.
-    pub fn listeners(&self) -> Vec<Listener> {
-        let interfaces = self.variables.interfaces.iter().cloned().map(Listener::split);
-        interfaces.chain(self.weir_listeners.iter().cloned()).collect()
     }
 }
 

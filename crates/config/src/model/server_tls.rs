@@ -6,9 +6,17 @@ use weir_topology::Endpoint;
 
 use crate::field::fields::Fields;
 use crate::field::kind::{BOOLEAN, Declared, Group, Kind, PathName};
-use crate::model::types::{Config, TlsFiles};
 use crate::table::variable::{LOCAL_AND_RESTART, MYSQL, Marks, Variable};
 use crate::value::suggest::{quotable, unknown_word};
+
+/// A certificate chain and its private key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TlsFiles {
+    /// The certificate and behind it the intermediate ones.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
 
 /// The encryption of connections to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -133,17 +141,6 @@ pub struct ServerSslParams {
     pub params: ServerTlsParams,
     /// For humans.
     pub comment: String,
-}
-
-impl Config {
-    /// How connections to a server are encrypted; none if they are not.
-    pub fn server_tls(&self, endpoint: &Endpoint) -> Option<ServerTlsParams> {
-        self.servers.iter().find(|row| row.use_ssl && row.endpoint() == *endpoint)?;
-        let own = self.servers_ssl_params.iter().find(|row| row.endpoint == *endpoint);
-        let variables = &self.variables.ssl_p2s;
-        let params = own.map_or(variables, |row| &row.params).clone();
-        Some(ServerTlsParams { verifies_identity: variables.verifies_identity, ..params })
-    }
 }
 
 /// `ssl_p2s_ca` and so on: for servers without a row.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::model::config::Config;
 use crate::model::listeners::{ListenAddress, Listener};
-use crate::model::types::Config;
 
 /// The name of the socket in `datadir` that `weir status` and its like talk to.
 pub const CONTROL_SOCKET: &str = "weir.sock";

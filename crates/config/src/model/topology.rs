@@ -6,8 +6,9 @@ use weir_routing::Options;
 use weir_topology::{Choices, ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish, WriterReads};
 
 use crate::model::clusters::{ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
+use crate::model::config::Config;
 use crate::model::mysql_variables::MysqlVariables;
-use crate::model::types::{Config, MysqlServer, ServerStatus};
+use crate::model::servers::{MysqlServer, ServerStatus};
 
 /// A probe this many times as late as it may be is no news any more.
 const STALE_PROBES: u32 = 3;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use weir_topology::Choices;
 
-use crate::model::types::Config;
 use crate::table::columns;
 use crate::value::password::Secret;
 
@@ -88,13 +87,5 @@ impl WeirTopology {
             replication_account: None,
             auto_failover: false,
         }
-    }
-}
-
-impl Config {
-    /// How the cluster with this writer hostgroup is looked after.
-    pub fn topology_of(&self, writer_hostgroup: u32) -> WeirTopology {
-        let row = self.weir_topology.iter().find(|row| row.writer_hostgroup == writer_hostgroup);
-        row.cloned().unwrap_or_else(|| WeirTopology::of(writer_hostgroup))
     }
 }

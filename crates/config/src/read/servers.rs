@@ -1,7 +1,7 @@
 //! Reads the rows of servers.
 
 use crate::field::fields::{Fields, Row};
-use crate::model::types::{MysqlServer, ServerStatus};
+use crate::model::servers::{MysqlServer, ServerStatus};
 use crate::report::error::Report;
 use crate::table::column::INT_MAX;
 use crate::value::limits::{COMMENT_CHARS_MAX, HOSTNAME_CHARS_MAX};

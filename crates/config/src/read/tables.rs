@@ -8,9 +8,9 @@ use crate::check::clusters::ClusterLines;
 use crate::check::cross_table::TableLines;
 use crate::check::{cross_table, peers};
 use crate::field::fields::{Fields, Row, Source};
+use crate::model::config::Config;
 use crate::model::partial_read::PartialRead;
 use crate::model::sockets::{Collision, Setting};
-use crate::model::types::Config;
 use crate::read::changed_rows::Reader;
 use crate::read::clusters::{cluster_hostgroup, replication_hostgroup};
 use crate::read::file::{has_no_rows, rows_of_file, table};
@@ -50,7 +50,7 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
     let mut config = kept.map(|kept| kept.config.clone()).unwrap_or_default();
     read_variables(tables, &mut config, report);
     let lines = TableLines {
-        servers: fill(&mut config.servers, tables.rows("mysql_servers", report), server, report),
+        servers: tables.read("mysql_servers", &mut config.servers, server, report),
         ssl_params: {
             let mut rows = tables.rows("mysql_servers_ssl_params", report);
             rows.iter_mut().for_each(|rows| rows.retain(|row| is_for_all_users(row, report)));
@@ -66,23 +66,26 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             lines
         },
         clusters: ClusterLines {
-            galera: {
-                let rows = tables.rows("mysql_galera_hostgroups", report);
-                fill(&mut config.galera_hostgroups, rows, cluster_hostgroup, report)
-            },
-            group_replication: {
-                let rows = tables.rows("mysql_group_replication_hostgroups", report);
-                fill(&mut config.group_replication_hostgroups, rows, cluster_hostgroup, report)
-            },
-            replication: {
-                let rows = tables.rows("mysql_replication_hostgroups", report);
-                fill(&mut config.replication_hostgroups, rows, replication_hostgroup, report)
-            },
+            galera: tables.read(
+                "mysql_galera_hostgroups",
+                &mut config.galera_hostgroups,
+                cluster_hostgroup,
+                report,
+            ),
+            group_replication: tables.read(
+                "mysql_group_replication_hostgroups",
+                &mut config.group_replication_hostgroups,
+                cluster_hostgroup,
+                report,
+            ),
+            replication: tables.read(
+                "mysql_replication_hostgroups",
+                &mut config.replication_hostgroups,
+                replication_hostgroup,
+                report,
+            ),
         },
-        listeners: {
-            let rows = tables.rows("weir_listeners", report);
-            fill(&mut config.weir_listeners, rows, listener, report)
-        },
+        listeners: tables.read("weir_listeners", &mut config.weir_listeners, listener, report),
         topology: {
             let rows = tables.rows("weir_topology", report);
             let mut read = std::mem::take(&mut config.weir_topology);
@@ -105,10 +108,7 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             }
             lines
         },
-        fast: {
-            let rows = tables.rows("mysql_query_rules_fast_routing", report);
-            fill(&mut config.fast_routing, rows, fast_route, report)
-        },
+        fast: tables.read("mysql_query_rules_fast_routing", &mut config.fast_routing, fast_route, report),
     };
     cross_table::across(&mut config, kept, &lines, report);
     read_rest(tables, &mut config, &lines.listeners, report);
@@ -117,16 +117,14 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
 
 /// What is said of hostgroups, other programs and proxies, and what is not built.
 fn read_rest(tables: Tables<'_>, config: &mut Config, listeners: &Lines<'_>, report: &mut Report) {
-    let rows = tables.rows("mysql_hostgroup_attributes", report);
-    let attributes = fill(&mut config.hostgroup_attributes, rows, attributes, report);
-    let rows = tables.rows("weir_hostgroups", report);
-    let own = fill(&mut config.weir_hostgroups, rows, weir_hostgroup, report);
+    let attributes =
+        tables.read("mysql_hostgroup_attributes", &mut config.hostgroup_attributes, attributes, report);
+    let own = tables.read("weir_hostgroups", &mut config.weir_hostgroups, weir_hostgroup, report);
     cross_table::hostgroups(config, &attributes, &own, report);
-    let (rows, mut next_id) = (tables.rows("scheduler", report), 1);
+    let mut next_id = 1;
     let job = |row: &Row<'_>, report: &mut Report| job(row, &mut next_id, report);
-    let jobs = fill(&mut config.scheduler, rows, job, report);
-    let rows = tables.rows("proxysql_servers", report);
-    let proxies = fill(&mut config.proxysql_servers, rows, proxy, report);
+    let jobs = tables.read("scheduler", &mut config.scheduler, job, report);
+    let proxies = tables.read("proxysql_servers", &mut config.proxysql_servers, proxy, report);
     peers::distinct(config, &jobs, &proxies, report);
     match tables {
         Tables::File(root) => {
@@ -266,6 +264,17 @@ impl<'t> Tables<'t> {
     /// Whether a table, or variables that begin so, are read.
     fn reads(self, name: &str) -> bool {
         self.kept().is_none_or(|kept| (kept.reads)(name))
+    }
+
+    /// [`fill`] with the rows of a table.
+    fn read<T, I: From<Vec<T>>>(
+        self,
+        name: &'static str,
+        into: &mut I,
+        read: impl FnMut(&Row<'_>, &mut Report) -> Option<T>,
+        report: &mut Report,
+    ) -> Lines<'t> {
+        fill(into, self.rows(name, report), read, report)
     }
 
     /// The rows of a table; none if it is kept.

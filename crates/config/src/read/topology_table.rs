@@ -6,8 +6,8 @@ use weir_topology::{Choices, DonorReads, EpochUse, Failback, ReadOnlyCheck};
 
 use crate::field::fields::{Fields, Row};
 use crate::model::clusters::{ClusterHostgroup, GALERA, GROUP_REPLICATION, REPLICATION};
+use crate::model::config::Config;
 use crate::model::topology_table::{Assist, OwnAccount, WeirTopology};
-use crate::model::types::Config;
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::{PASSWORD_BYTES_MAX, USERNAME_CHARS_MAX};

@@ -4,7 +4,7 @@ use serde_json::Value;
 use weir_routing::Consistency;
 
 use crate::field::fields::Fields;
-use crate::model::types::IsolationLevel;
+use crate::model::users::IsolationLevel;
 use crate::read::query_rules::{CONSISTENCY, consistency};
 use crate::value::password::{Password, Secret};
 use crate::value::suggest::quotable;

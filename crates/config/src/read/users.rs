@@ -1,7 +1,7 @@
 //! Reads the rows of users.
 
 use crate::field::fields::{Fields, Row};
-use crate::model::types::MysqlUser;
+use crate::model::users::MysqlUser;
 use crate::read::user_attributes::user_attributes;
 use crate::report::error::Report;
 use crate::value::limits::{COMMENT_CHARS_MAX, PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};

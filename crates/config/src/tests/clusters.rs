@@ -1,4 +1,4 @@
-//! Clusters with Group Replication and with asynchronous replication.
+//! Checks clusters with Group Replication and with asynchronous replication.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Addresses to listen on.
+//! Checks addresses to listen on.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The variables of the logs: faults, each with its message, and what correct ones become.
+//! Checks the variables of the logs: faults, each with its message, and what correct ones become.
 
 use std::path::Path;
 use std::time::Duration;

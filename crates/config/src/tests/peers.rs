@@ -1,4 +1,4 @@
-//! Programs that are run, and other proxies.
+//! Checks programs that are run, and other proxies.
 
 use std::time::Duration;
 

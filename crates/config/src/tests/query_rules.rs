@@ -1,5 +1,5 @@
-//! Rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a correct
-//! row becomes.
+//! Checks rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a
+//! correct row becomes.
 
 use weir_routing::{FlagWeight, HintOrder, Multiplex};
 
@@ -46,7 +46,7 @@ fn faults_of_query_rules() {
         ("log = 2", "log: 2 is neither true nor false"),
         (
             "attributes = '{\"flagOUT\":[]}'",
-            "attributes: is not understood: unknown field `flagOUT`, expected `flagOUTs` at line 1 column 10",
+            "attributes: is not understood: unknown field `flagOUT`, expected `flagOUTs` or `weir_consistency` at line 1 column 10",
         ),
         (
             "attributes = '{\"flagOUTs\":[{\"weight\":1}]}'",

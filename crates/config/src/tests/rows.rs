@@ -1,4 +1,4 @@
-//! Rows of a database: what a file refuses may be a warning here, and what makes no sense is a fault.
+//! Checks rows of a database: what a file refuses may be a warning here, and what makes no sense is a fault.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! TLS towards servers.
+//! Checks the settings of TLS towards servers.
 
 use super::*;
 

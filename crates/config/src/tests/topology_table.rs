@@ -1,4 +1,4 @@
-//! `weir_topology`.
+//! Checks rows of `weir_topology`.
 
 use weir_topology::{Choices, DonorReads, EpochUse, Failback};
 

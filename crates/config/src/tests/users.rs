@@ -1,4 +1,4 @@
-//! Users.
+//! Checks users.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn faults_of_users() {
         ("attributes = '[]'", "attributes: is not a JSON object"),
         (
             "attributes = '{\"isolation\":1}'",
-            "attributes: unknown attribute \"isolation\", there are default-transaction_isolation and additional_password",
+            "attributes: unknown attribute \"isolation\", there are default-transaction_isolation, additional_password and weir_consistency",
         ),
         (
             "attributes = '{\"spiffe_id\":\"spiffe://a/b\"}'",

@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
     /// A quotation that nothing ends.
-    #[error("the quotation that {0} begins has no end")]
+    #[error("unterminated quote {0}")]
     Quotation(char),
     /// A comment that nothing ends.
-    #[error("a comment has no end")]
+    #[error("unterminated comment")]
     Comment,
 }
 

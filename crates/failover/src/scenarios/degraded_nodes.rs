@@ -14,8 +14,8 @@ use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::reader_maintenance::order;
 use crate::scenarios::writer_lost::writer;
-use crate::servers::Server;
 use crate::stage::Stage;
+use weir_lab::servers::Server;
 
 /// How long each state lasts.
 const STATE: Duration = Duration::from_secs(3);

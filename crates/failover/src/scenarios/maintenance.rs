@@ -15,9 +15,9 @@ use weir_lab::{Error, Moment};
 use crate::peer::{Told, WeirPeer};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
-use crate::servers::{Server, Servers};
 use crate::stage::{Finished, Stage, progress};
 use pair::{Pair, Runs};
+use weir_lab::servers::{Server, Servers};
 
 /// Between two orders.
 const GAP: Duration = Duration::from_millis(500);

@@ -134,7 +134,7 @@ fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen
         Scenario::SilentWriter => silent_server::writer(stage)?,
         Scenario::SilentReader => silent_server::reader(stage)?,
         Scenario::TwoKilled => quorum::run(stage)?,
-        Scenario::Care => degraded_nodes::run(stage)?,
+        Scenario::DegradedNodes => degraded_nodes::run(stage)?,
         Scenario::WeirKilled => return weir_killed::run(stage),
         Scenario::Rejoin => rejoin::run(stage)?,
         Scenario::Cycles => return cycles::run(stage),

@@ -7,13 +7,13 @@ use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::{Error, Moment};
 
-use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::writer_lost::{OWN_SHARE_MS, writer, writes_on, yes};
-use crate::servers::Server;
 use crate::stage::{Finished, Stage};
+use weir_lab::servers::Server;
+use weir_lab::servers::network::Member;
 
 /// Longer than statements are held (10 s by default), so that the error is seen.
 const BROKEN: Duration = Duration::from_secs(16);

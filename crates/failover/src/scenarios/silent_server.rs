@@ -5,15 +5,15 @@ use std::time::Duration;
 use weir_lab::goals::GoalChecks;
 use weir_lab::{Error, Moment};
 
-use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::writer_lost::{
     self, OWN_SHARE_MS, RECOVERY_TIMEOUT_S, SYNCED_TIMEOUT, reads_before_synced, writes_on, yes,
 };
-use crate::servers::Server;
 use crate::stage::{Finished, Stage};
+use weir_lab::servers::Server;
+use weir_lab::servers::network::Member;
 
 /// Of the two proxies of the network, the one that takes part.
 const PROXY: u8 = 1;

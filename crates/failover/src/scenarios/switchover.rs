@@ -10,8 +10,8 @@ use weir_lab::{Error, Moment};
 
 use crate::peer::{PeerKind, WeirPeer};
 use crate::scenarios::Seen;
-use crate::servers::Servers;
 use crate::stage::{Stage, progress};
+use weir_lab::servers::Servers;
 
 /// Between two switchovers.
 const GAP: Duration = Duration::from_millis(500);

@@ -10,8 +10,8 @@ use weir_testkit::Signal;
 
 use crate::peer::{Peer, PeerKind};
 use crate::scenarios::Seen;
-use crate::servers::Server;
 use crate::stage::{Finished, Stage};
+use weir_lab::servers::Server;
 
 /// The longest that clients may have to wait for answers.
 pub(super) const RECOVERY_TIMEOUT_S: u64 = 40;
@@ -61,7 +61,7 @@ pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, 
         goals.data(&figures);
         match (end, servers) {
             // A group's own time is not Weir's.
-            (End::Terminated, crate::servers::Servers::Group(_)) => {
+            (End::Terminated, weir_lab::servers::Servers::Group(_)) => {
                 let share = figures.own_share_ms.unwrap_or(figures.write_pause_ms);
                 goals.within("write pause after the new primary", share, TERMINATED_PAUSE_MS);
             }

@@ -84,7 +84,7 @@ pub struct CaseFigures<Row> {
     /// One entry per peer.
     pub peers: Vec<PeerFigures>,
     /// What was hoped for, and what came of it.
-    pub verdicts: Vec<GoalCheck>,
+    pub goals: Vec<GoalCheck>,
 }
 
 /// A peer's figures over all rounds of a case.
@@ -113,16 +113,16 @@ pub struct GoalCheck {
 }
 
 impl<Row> CaseFigures<Row> {
-    /// Works out medians, ratios and verdicts.
+    /// Works out medians, ratios and goals.
     pub fn new(case: Case<Row>, comparison: Comparison) -> CaseFigures<Row> {
         let baseline = case.peers.iter().find(|samples| samples.peer == comparison.baseline);
         let figures = |samples| PeerFigures::new(samples, baseline, comparison);
         let peers: Vec<PeerFigures> = case.peers.iter().map(figures).collect();
         let subject = peers.iter().find(|figures| figures.peer == comparison.subject);
-        let verdicts = subject
+        let goals = subject
             .map(|subject| case.goals.iter().filter_map(|goal| GoalCheck::new(*goal, subject)).collect())
             .unwrap_or_default();
-        CaseFigures { row: case.row, case: case.name, peers, verdicts }
+        CaseFigures { row: case.row, case: case.name, peers, goals }
     }
 
     /// A peer's figures.

@@ -39,8 +39,8 @@ fn cell(spread: Option<&Spread>, decimals: usize) -> String {
 /// One line per goal, for a terminal.
 pub fn checked_goals<Row: Display>(cases: &[CaseFigures<Row>], comparison: Comparison) -> String {
     let mut text = String::new();
-    for (case, verdict) in each_verdict(cases) {
-        let GoalCheck { goal, value, is_met } = verdict;
+    for (case, check) in each_goal(cases) {
+        let GoalCheck { goal, value, is_met } = check;
         let (mark, goal) = (if *is_met { "met   " } else { "MISSED" }, goal.text(comparison.title));
         // Writing to a String can't fail.
         let _ = writeln!(text, "{mark} {} {}: {value:.2}, goal {goal}", case.row, case.case);
@@ -56,25 +56,25 @@ pub fn goals<Row: Display>(
 ) -> Vec<Vec<String>> {
     let mut headings = ["what", "case", "goal", "measured"].map(str::to_owned).to_vec();
     headings.extend(peers.iter().map(|(_, title)| (*title).to_owned()));
-    let line = |(case, verdict): (&CaseFigures<Row>, &GoalCheck)| {
-        let metric = verdict.goal.metric;
+    let line = |(case, check): (&CaseFigures<Row>, &GoalCheck)| {
+        let metric = check.goal.metric;
         let median = |name: &str| {
             let spread = case.peer(name).and_then(|peer| peer.figures.get(&metric));
             spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.*}", metric.decimals(), spread.median))
         };
-        let missed = if verdict.is_met { "" } else { " (missed)" };
+        let missed = if check.is_met { "" } else { " (missed)" };
         let mut line = vec![
             case.row.to_string(),
             case.case.clone(),
-            verdict.goal.text(comparison.title),
-            format!("**{:.2}**{missed}", verdict.value),
+            check.goal.text(comparison.title),
+            format!("**{:.2}**{missed}", check.value),
         ];
         line.extend(peers.iter().map(|(name, _)| median(name)));
         line
     };
-    std::iter::once(headings).chain(each_verdict(cases).map(line)).collect()
+    std::iter::once(headings).chain(each_goal(cases).map(line)).collect()
 }
 
-fn each_verdict<Row>(cases: &[CaseFigures<Row>]) -> impl Iterator<Item = (&CaseFigures<Row>, &GoalCheck)> {
-    cases.iter().flat_map(|case| case.verdicts.iter().map(move |verdict| (case, verdict)))
+fn each_goal<Row>(cases: &[CaseFigures<Row>]) -> impl Iterator<Item = (&CaseFigures<Row>, &GoalCheck)> {
+    cases.iter().flat_map(|case| case.goals.iter().map(move |check| (case, check)))
 }

@@ -13,6 +13,9 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_no
     'wsrep_reject_queries', 'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode', 'read_only', 'super_read_only')";
 const PROVIDER_OPTIONS: &str = "SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'";
 
+/// `wsrep_cluster_conf_id` of a node that is in no view: -1.
+const NO_VIEW: u64 = u64::MAX;
+
 /// What is kept from one look to the next.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -35,6 +38,7 @@ impl Memory {
         let variables = connection.query(VARIABLES)?;
         let options = [("wsrep_provider_options", self.provider_options.as_str())];
         let mut state = GaleraState::from_rows(status.pairs().chain(variables.pairs()).chain(options));
+        leave_view(&mut state);
         let now = Instant::now();
         if let Some((then, paused_ns)) = self.paused.replace((now, state.flow_control_paused_ns)) {
             let elapsed_ns = now.duration_since(then).as_nanos();
@@ -43,6 +47,13 @@ impl Memory {
         }
         Ok(state)
     }
+}
+
+/// The server does not report its variables as of one moment. A node that leaves its cluster may still say that it is connected,
+/// and Primary, when the number of its view is gone already (2^64-1), which would be newer than that of every other node.
+/// Seen with Galera 26.4.23.
+fn leave_view(state: &mut GaleraState) {
+    state.connected &= state.cluster_conf_id != NO_VIEW;
 }
 
 /// Share of the elapsed time for which flow control held the node up. The counter starts again with the server.
@@ -55,6 +66,22 @@ fn permille(before_ns: u64, after_ns: u64, elapsed_ns: u128) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_without_a_view_is_not_connected() {
+        let seen = |conf_id| {
+            let rows = [
+                ("wsrep_connected", "ON"),
+                ("wsrep_cluster_status", "Primary"),
+                ("wsrep_cluster_conf_id", conf_id),
+            ];
+            let mut state = GaleraState::from_rows(rows);
+            leave_view(&mut state);
+            state.connected
+        };
+        assert!(seen("6"));
+        assert!(!seen("18446744073709551615"));
+    }
 
     #[test]
     fn the_share_of_flow_control() {

@@ -4,7 +4,7 @@ use weir_client::{Connection, Error, QueryResult};
 use weir_topology::ReplicaState;
 
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', \
-    'super_read_only', 'server_uuid', 'server_id')";
+    'super_read_only', 'server_uuid', 'server_id', 'server_uid', 'gtid_domain_id')";
 /// MariaDB's statement: all sources, as the default connection alone may not be the one.
 const SOURCES_MARIADB: &str = "SHOW ALL SLAVES STATUS";
 /// MySQL's, from 8.0.22 on: all channels.

@@ -7,6 +7,7 @@
 //! Secrets have a `Debug` that does not show them, and are compared in constant time.
 
 pub mod crypt;
+pub mod double_hash;
 pub mod ed25519;
 pub mod native;
 pub mod rsa;

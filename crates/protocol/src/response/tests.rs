@@ -1,4 +1,4 @@
-//! Replies as servers send them, in pieces of every size.
+//! Reads replies as servers send them, in pieces of every size.
 
 use super::*;
 use crate::capability::Capabilities;

@@ -1,5 +1,5 @@
-//! EXPLAIN FOR CONNECTION, SHOW EXPLAIN FOR, SHOW ANALYZE FOR: the plan of what another session runs. A client names it by
-//! Weir's connection id, its server by the server's.
+//! Answers EXPLAIN FOR CONNECTION, SHOW EXPLAIN FOR and SHOW ANALYZE FOR, the plan of what another session runs. A
+//! client names that session by Weir's connection id, its server by the server's.
 
 use weir_protocol::error::{self, ServerError};
 use weir_sql::Kind;
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::server::connection::Expected;
 use crate::session::Session;
 use crate::session_id;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// ER_TARGET_NOT_EXPLAINABLE of MariaDB, ER_EXPLAIN_NOT_SUPPORTED of MySQL.
 const NOTHING_TO_EXPLAIN: [ServerError; 2] =
@@ -59,7 +59,7 @@ impl Work<'_> {
         if session.lease.is_some_and(|own| self.pools.connections[own].server != server) {
             let endpoint = &self.pools.servers[server].server.endpoint;
             let message = format!(
-                "Connection {id} runs its statement on {endpoint}, and this session is held elsewhere"
+                "Connection {id} runs its statement on {endpoint}, but this session is pinned to another server"
             );
             self.pools.refuse(self.ctx, self.session, &message);
             return Some(Outcome::Answered);

@@ -1,21 +1,22 @@
-//! GET DIAGNOSTICS of a session whose connection went to another one: its variables are set from the copy of the
-//! warnings that was made.
+//! Answers GET DIAGNOSTICS for a session whose connection went to another one: sets its variables from the saved copy
+//! of the warnings.
 //!
 //! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
 //! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.
 
 use weir_protocol::charset::Encoding;
+use weir_protocol::frame;
 use weir_protocol::ok::{OK_HEADER, OkPacket};
-use weir_protocol::{frame, sqlstate};
 use weir_sql::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest};
 
-use crate::answers::conditions::{Condition, put_row};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
+use crate::diagnostics::conditions::{Condition, put_row};
 use crate::pool::pools::Pools;
-use crate::server::connection::{Retained, RetainedFor};
-use crate::session::{Diagnostics, SavedWarnings, Session};
-use crate::statement::work::Work;
+use crate::server::connection::RetainedFor;
+use crate::session::retained::Retained;
+use crate::session::{SavedWarnings, Session};
+use crate::work::Work;
 
 /// More bytes of conditions are not kept for a session.
 const SAVED_BYTES_MAX: usize = 128 << 10;
@@ -131,12 +132,13 @@ impl Pools {
                 }
                 DiagnosticsField::ReturnedSqlstate => {
                     let known = session.diagnostics.sqlstate_of(condition()?, is_mariadb);
-                    let state = known.ok_or("the SQLSTATE of this condition is gone with its connection")?;
+                    let state = known
+                        .ok_or("the SQLSTATE was not saved before another session took the connection")?;
                     put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
                     let message = condition()?.text(session.diagnostics.saved_encoding()).ok_or(
-                        "the message came in character_set_results, which may lack some of its characters",
+                        "the saved message may lack characters that character_set_results can't express",
                     )?;
                     put_string(&mut set, is_mariadb, message.as_bytes());
                 }
@@ -172,20 +174,5 @@ impl Pools {
     fn refuse_diagnostics(&mut self, ctx: &mut Context, session: &mut Session, why: &str) -> Outcome {
         self.refuse(ctx, session, why);
         Outcome::Answered
-    }
-}
-
-impl Diagnostics {
-    /// The state of a saved condition, where it is sure.
-    pub(crate) fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
-        match self.last_error {
-            Some(error) if condition.is_error() && error.code == condition.code => Some(error.sqlstate),
-            _ => sqlstate::of(condition.code, is_mariadb),
-        }
-    }
-
-    /// There were warnings, and nobody knows them any more.
-    pub(crate) fn has_lost_warnings(&self) -> bool {
-        self.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
     }
 }

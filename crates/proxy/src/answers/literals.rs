@@ -1,5 +1,5 @@
-//! Values in the place of functions and variables that only Weir knows, written so that they have the types which servers
-//! give to those: CREATE TABLE ... SELECT makes the same columns of them, and drivers see the same metadata.
+//! Writes values in the place of functions and variables that only Weir knows, so that they have the types which
+//! servers give to those: CREATE TABLE ... SELECT makes the same columns of them, and drivers see the same metadata.
 //!
 //! Seen on MariaDB 10.11, where a number's type follows from its digits, and on MySQL 9.7. What differs: sums with ROW_COUNT()
 //! and FOUND_ROWS() are one digit longer on MariaDB.
@@ -25,6 +25,15 @@ pub(crate) fn thread_id(id: u32, own: u32) -> String {
 /// A system variable: bigint(21) unsigned, which may be null.
 pub(crate) fn variable(value: impl Display) -> String {
     format!("NULLIF({value}|0,-1)")
+}
+
+/// `@@weir_consistency` and `@@weir_token`: text in the character set of system variables, which may be null. Letters, digits and
+/// hyphens are kept.
+pub(crate) fn own_variable(value: Option<impl Display>) -> String {
+    let Some(value) = value else { return "CONVERT(NULL USING utf8mb3)".to_owned() };
+    let plain: String =
+        value.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    format!("CONVERT('{plain}' USING utf8mb3)")
 }
 
 /// `@@last_gtid`: digits and hyphens, in the character set of system variables.

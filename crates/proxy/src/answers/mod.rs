@@ -1,8 +1,8 @@
-//! Statements that Weir answers itself, or puts what it knows into.
+//! Answers statements that need no server, and puts what only Weir knows into others.
 
-pub(crate) mod conditions;
 pub(crate) mod explain_for;
 pub(crate) mod get_diagnostics;
+pub(crate) mod kill;
 pub(crate) mod literals;
 pub(crate) mod multi_statement;
 pub(crate) mod own_replies;

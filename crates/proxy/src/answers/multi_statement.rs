@@ -1,4 +1,4 @@
-//! Several statements in one text: what the later ones ask for is what the earlier ones have left, and only the
+//! Handles several statements in one text: the later ones ask for what the earlier ones have left, and only the
 //! connection knows that.
 
 use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};
@@ -6,27 +6,8 @@ use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
-
-/// Statements with one of these may give rows, and so set FOUND_ROWS().
-const GIVING_ROWS: [&[u8]; 15] = [
-    b"SELECT",
-    b"SHOW",
-    b"CALL",
-    b"EXECUTE",
-    b"WITH",
-    b"DESC",
-    b"DESCRIBE",
-    b"EXPLAIN",
-    b"ANALYZE",
-    b"CHECK",
-    b"OPTIMIZE",
-    b"REPAIR",
-    b"HANDLER",
-    b"DO",
-    b"UPDATE",
-];
+use crate::session::retained::Retained;
 
 /// Whether what stands here is known before the text runs, also behind other statements of it.
 pub(crate) fn is_known_before(place: &Substitution) -> bool {
@@ -37,14 +18,10 @@ pub(crate) fn is_known_before(place: &Substitution) -> bool {
         What::Function(SessionFunction::ConnectionId)
         | What::ThreadIdVariable
         | What::LastGtid
+        | What::Consistency
+        | What::CausalToken
         | What::SessionTrackVariable(_) => true,
     }
-}
-
-/// Whether a part of a text may set FOUND_ROWS().
-pub(crate) fn may_count_rows(text: &[u8]) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 impl Session {

@@ -1,9 +1,8 @@
-//! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
-//! id, counts of its last statement, its saved warnings, KILL.
+//! Answers statements itself, or changes them for the server: the client's session tracking, its connection id, counts
+//! of its last statement, its saved warnings, KILL.
 
 use std::ops::Range;
 
-use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
@@ -12,15 +11,16 @@ use crate::answers::multi_statement::is_known_before;
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
-use crate::statement::work::Work;
+use crate::session::retained::Retained;
+use crate::work::Work;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
 
 /// A server would take Weir's connection ids for its own.
-pub(crate) const KILL_ALONE: &str = "Weir maps connection ids itself: KILL has to be a COM_QUERY of its own";
+pub(crate) const KILL_ALONE: &str =
+    "KILL must be sent alone and unprepared, because Weir translates connection ids";
 
 /// Whether a command still needs a server.
 pub(crate) enum Outcome {
@@ -36,7 +36,7 @@ impl Work<'_> {
     /// A statement that is about the session as the client knows it, which no server does.
     pub(crate) fn answer_or_rewrite(&mut self) -> Outcome {
         let statement = self.session.execution.plan.statement();
-        if self.fetches_from_elsewhere() {
+        if self.pools.fetches_from_elsewhere(self.ctx, self.session) {
             return Outcome::Asked;
         }
         if statement.effects.contains(Effects::KILL) && self.session.runs_several() {
@@ -50,7 +50,7 @@ impl Work<'_> {
         if let Some(outcome) = self.explain_for() {
             return outcome;
         }
-        if statement.effects.contains(Effects::SESSION_TRACK) {
+        if statement.effects.contains(Effects::VIRTUAL_VARIABLE) {
             self.pools.outdate_warnings(self.ctx, self.session);
             return self.pools.set_session_track(self.ctx, self.session);
         }
@@ -76,7 +76,7 @@ impl Work<'_> {
             self.pools.refuse(
                 self.ctx,
                 self.session,
-                "Weir maps connection ids itself: KILL takes the form \
+                "Weir translates connection ids, so only these forms of KILL are possible: \
                  KILL [CONNECTION | QUERY] {<number> | USER <name>}",
             );
             return Outcome::Answered;
@@ -102,9 +102,6 @@ fn put_item_end(
     }
     item.end
 }
-
-/// MySQL's error for a KILL of somebody else's connection.
-pub(crate) const KILL_DENIED: ServerError = ServerError { code: 1095, sqlstate: *b"HY000" };
 
 impl Pools {
     /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put
@@ -179,6 +176,12 @@ impl Pools {
                 // A server that does not know it says so; and statements before may have written.
                 What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,
                 What::LastGtid => literals::gtid(&session.diagnostics.last_gtid),
+                What::Consistency => literals::own_variable(Some(session.default_consistency(ctx).as_str())),
+                What::CausalToken => {
+                    // Executions, and statements before it in the text, may write.
+                    let is_to_come = is_prepared || place.statement > 0;
+                    literals::own_variable(session.causal_token(ctx, is_to_come))
+                }
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(ctx, session);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);

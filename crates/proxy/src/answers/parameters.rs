@@ -1,4 +1,4 @@
-//! The text of a prepared statement with the parameters of one execution in it.
+//! Writes the text of a prepared statement with the parameters of one execution in it.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtExecute;
@@ -17,7 +17,7 @@ pub(crate) fn as_text(
     if statement.long_data != LongData::None {
         return None;
     }
-    let text = statement.prepared.text();
+    let text = statement.original.as_deref().unwrap_or(statement.prepared.text());
     let parameters = StmtExecute::parameters(payload, statement.params, capabilities).ok()?;
     let types = match parameters.new_params_bound {
         true => payload.get(parameters.types)?,

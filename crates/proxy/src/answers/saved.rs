@@ -1,19 +1,15 @@
-//! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
+//! Answers SHOW WARNINGS and its likes from the saved copy, for a session whose connection went to another one.
 
-use weir_protocol::charset::Encoding;
-use weir_protocol::error::ServerError;
-use weir_protocol::frame::{self, HEADER_LEN, Header};
-use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
-use weir_sql::{Dialect, Kind, Lexer, TokenKind, Uses};
+use weir_sql::{Dialect, Kind, Lexer, TokenKind};
 
-use crate::answers::conditions::{Condition, number, put_row};
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
+use crate::diagnostics::conditions::number;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
-use crate::session::{Diagnostics, SavedWarnings, Session};
-use crate::statement::work::Work;
+use crate::session::Session;
+use crate::session::retained::Retained;
+use crate::work::Work;
 
 /// Why there is no answer where there were warnings.
 pub(crate) const LOST: &str =
@@ -80,34 +76,7 @@ fn limit(text: &[u8], dialect: Dialect) -> (usize, usize) {
     }
 }
 
-/// The payloads of packets that stand one behind the other.
-fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let header = Header::parse(bytes)?;
-        let end = HEADER_LEN + header.len;
-        let payload = bytes.get(HEADER_LEN..end)?;
-        bytes = bytes.get(end..)?;
-        Some(payload)
-    })
-}
-
 impl Pools {
-    /// Weir's own error is what the session's SHOW WARNINGS shows from now on, unless it is that of a question for what
-    /// there is.
-    pub(crate) fn keep_own_error(&mut self, session: &mut Session, error: ServerError, message: &str) {
-        if session.execution.plan.statement().uses.intersects(Uses::DIAGNOSTICS) {
-            return;
-        }
-        self.connections.drop_outdated(session, Retained::WARNINGS);
-        let (mut packets, mut sequence) = (Vec::new(), 0);
-        // As a reply without definitions.
-        frame::write_packet(&mut packets, &mut sequence, &[0]);
-        put_row(&mut packets, ["Error", &error.code.to_string(), message], Encoding::Utf8, true);
-        session.diagnostics.saved_warnings =
-            Some(Box::new(SavedWarnings { packets, encoding: Some(Encoding::Utf8) }));
-        session.diagnostics.last_error = Some(error);
-    }
-
     fn reply_count(&mut self, ctx: &mut Context, session: &mut Session, name: &str, count: &str) {
         self.connections.drop_outdated(session, Retained::FOUND_ROWS);
         let is_mariadb = self.speaks_mariadb(ctx, session);
@@ -158,24 +127,6 @@ impl Pools {
             result.row(row.iter().map(|column| Some(&**column)));
         }
         result.finish(status, 0);
-    }
-}
-
-impl Diagnostics {
-    /// In which bytes the text of the saved rows came, if that is known.
-    pub(crate) fn saved_encoding(&self) -> Option<Encoding> {
-        self.saved_warnings.as_ref().and_then(|saved| saved.encoding)
-    }
-
-    /// The saved rows of SHOW WARNINGS, or those of errors among them.
-    pub(crate) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
-        let saved = self.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
-        let columns =
-            packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
-        packets(saved)
-            .skip(1 + columns)
-            .filter(|payload| payload.first() != Some(&OK_AS_EOF_HEADER))
-            .filter(move |row| !errors_only || Condition::parse(row).is_some_and(|row| row.is_error()))
     }
 }
 

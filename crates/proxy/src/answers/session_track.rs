@@ -1,4 +1,5 @@
-//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's.
+//! Answers `SET session_track_...` for a client. The statement never reaches a server, where tracking is Weir's. Nor does
+//! `SET weir_consistency` or `SET weir_token`, which servers do not know.
 //!
 //! ```text
 //! parts ──► Values ──► Names ──► the rest of the list ──► OK
@@ -11,58 +12,27 @@ use std::collections::HashSet;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Encoding;
 use weir_protocol::error::{self, ServerError};
-use weir_protocol::frame::{self, HEADER_LEN, Header};
-use weir_protocol::ok::{ErrPacket, OkPacket};
-use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
-use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
-use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
+use weir_sql::{Assignment, CONSISTENCY, Dialect, Effects, Family, Kind, Scope, Statement, TOKEN, literal};
 
-use crate::answers::conditions::word;
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::session::freshness::{BadFreshness, FreshnessSettings};
+use crate::session::tracking::{Before, Item, Tracking};
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =
-    "session_track variables can be set by a plain SET statement only, which may be prepared";
+    "session_track and Weir's own variables can be set by a plain SET statement only, which may be prepared";
 
-/// Answers to Weir's questions beyond this are not kept: no list is so long.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Names that a server is asked about at once, and that a worker remembers.
-const NAMES_MAX: usize = 1024;
-
-/// A `SET session_track_...` that is being carried out.
-#[derive(Debug, Default)]
-pub(crate) struct Tracking {
-    items: Vec<Item>,
-    /// What the statement sets otherwise.
-    rest: Option<Vec<u8>>,
-    /// Names that the server was asked about.
-    asked: Option<HashSet<String>>,
-    /// Columns of the answer that is coming, and its packets.
-    columns: usize,
-    answer: Vec<u8>,
-    /// What the client saw before, while the rest runs.
-    before: Option<Option<Box<TrackPreferences>>>,
-}
-
-#[derive(Debug)]
-struct Item {
-    name: String,
-    expression: Vec<u8>,
-    /// None: the server has to evaluate it.
-    value: Option<Given>,
-}
+pub(crate) const NAMES_MAX: usize = 1024;
 
 /// The assignments of a text that can be taken apart.
 pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) -> Option<Vec<Assignment>> {
@@ -71,86 +41,33 @@ pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) ->
     weir_sql::assignments(text, dialect).filter(|_| is_plain)
 }
 
-impl Work<'_> {
-    /// An answer is complete. True if the command is over.
-    pub(crate) fn tracked(&mut self, key: ConnectionKey) -> bool {
-        self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
-        // It was a query, which says nothing of the session's own.
-        self.pools.connections[key].known.found_rows = None;
-        (self.pools.connections[key].known.row_count, self.pools.connections[key].known.has_conditions) =
-            (None, true);
-        let capabilities = BACKEND_CAPABILITIES | self.pools.connections[key].capabilities;
-        let encoding = self.pools.connections[key].results_on();
-        let session = &mut *self.session;
-        let Some(tracking) = &mut session.execution.tracking else { return true };
-        let answer = std::mem::take(&mut tracking.answer);
-        match &tracking.asked {
-            None => tracking.take_values(&answer, capabilities, encoding),
-            Some(asked) => {
-                for row in packets(&answer).skip(tracking.columns) {
-                    let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
-                    let name = String::from_utf8_lossy(&word(name)).to_ascii_lowercase();
-                    if asked.contains(&name) && self.ctx.learnt.variable_names.len() < NAMES_MAX {
-                        self.ctx.learnt.variable_names.insert(name.into());
-                    }
-                }
-            }
-        }
-        match self.pools.track_on(self.ctx, self.session) {
-            Outcome::Run => {
-                self.session.phase = Phase::Running;
-                self.prepare_connection(key);
-                false
-            }
-            Outcome::Answered | Outcome::Asked => true,
-        }
+/// What a server is to prepare in the place of a SET of variables that only Weir has, for its parameters: the statement is
+/// never executed there. None if it knows all of them.
+pub(crate) fn preparable_set(text: &[u8], parts: &[Assignment], dialect: Dialect) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() + 32);
+    let mut at = 0;
+    for part in parts.iter().filter(|part| !part.user_variable && is_weirs(&part.name)) {
+        let value = &text[part.value_range.clone()];
+        let value = if Given::of_literal(value, dialect).is_some() { b"NULL" } else { value };
+        out.extend_from_slice(&text[at..part.range.start]);
+        // No client's name of a variable: the text stands for this one's meaning alone.
+        out.extend_from_slice(format!("@`{} of Weir` = ", part.name).as_bytes());
+        out.extend_from_slice(value);
+        at = part.range.end;
     }
-
-    /// A statement that sets such variables is executed: that is a query with its text.
-    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
-        let session = &*self.session;
-        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
-        let text = session.prepared.all.get(&id).and_then(|statement| {
-            crate::answers::parameters::as_text(
-                statement,
-                payload,
-                session.capabilities,
-                session.tracked.dialect,
-            )
-        });
-        self.pools.drop_long_data(self.ctx, self.session, id);
-        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
-            if self.session.input.upload.is_some() {
-                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
-                return false;
-            }
-            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
-            self.command_done();
-            return true;
-        };
-        self.session.put_query_text(&text);
-        self.query()
-    }
-}
-
-impl Session {
-    /// Whether code whose doing nobody knows has run on the session's connection, which it holds for that reason.
-    pub(crate) fn is_opaque(&self) -> bool {
-        self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
-    }
-
-    /// What was to be shown from now on was set together with something that the server has refused.
-    pub(crate) fn undo_tracking(&mut self) {
-        if let Some(before) = self.execution.tracking.take().and_then(|tracking| tracking.before) {
-            self.track = before;
-        }
-    }
+    out.extend_from_slice(&text[at..]);
+    (at > 0).then_some(out)
 }
 
 impl Tracking {
     /// Takes the values of expressions from the only row of an answer to a connection with these capabilities, with text
     /// in this encoding.
-    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities, encoding: Option<Encoding>) {
+    pub(crate) fn take_values(
+        &mut self,
+        answer: &[u8],
+        capabilities: Capabilities,
+        encoding: Option<Encoding>,
+    ) {
         let packets: Vec<&[u8]> = packets(answer).collect();
         let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
         let mut values = rows.first().map(|row| TextRow::new(row));
@@ -199,8 +116,38 @@ fn given(column_type: ColumnType, value: Option<&[u8]>, encoding: Option<Encodin
     }
 }
 
+/// Assigns one of the values, all of which are known by then. Fails as a server would.
+fn assign(
+    ctx: &Context,
+    session: &Session,
+    preferences: &mut TrackPreferences,
+    freshness: &mut FreshnessSettings,
+    item: &Item,
+) -> Result<(), (ServerError, String)> {
+    let value = item.value.as_ref().unwrap_or(&Given::Other);
+    if is_weirs(&item.name) {
+        let assigned = session.assign_freshness(ctx, freshness, &item.name, value);
+        return assigned.map_err(|error| (error.code(), error.to_string()));
+    }
+    let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
+    preferences.assign(&item.name, value, is_variable).map_err(|error| {
+        let code = match error {
+            BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
+            BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
+            BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
+            BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
+        };
+        (code, error.to_string())
+    })
+}
+
+/// Whether only Weir has a variable of this name, which is in small letters.
+fn is_weirs(name: &str) -> bool {
+    [CONSISTENCY, TOKEN].contains(&name)
+}
+
 /// The payloads of whole packets.
-fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let end = HEADER_LEN + Header::parse(rest)?.len;
@@ -215,26 +162,6 @@ const GTIDS: &str = "session_track_gtids";
 const NOT_IN_TRANSACTION: ServerError = ServerError { code: 1766, sqlstate: *b"HY000" };
 /// MySQL's error for a variable that is listed twice.
 const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };
-
-impl ServerConnection {
-    /// The server can't evaluate it. Its packet would have a sequence id that the client does not expect.
-    fn track_refused(
-        &self,
-        ctx: &mut Context,
-        session: &mut Session,
-        payload: &[u8],
-    ) -> Result<(), BrokenReply> {
-        let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
-        let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
-        session.execution.ending = Ending::Err(err.code);
-        session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
-        if let Some(buffer) = ctx.out.buffer(session.socket) {
-            frame::packet(buffer, &mut 1, |out| err.write(out));
-        }
-        self.count_error(ctx, session, err.code, err.message);
-        Ok(())
-    }
-}
 
 impl Pools {
     /// What a session sees that has set nothing.
@@ -253,10 +180,15 @@ impl Pools {
         let mut tracking = Tracking::default();
         let mut rest: Vec<&[u8]> = Vec::new();
         for part in &parts {
-            let is_virtual = !part.user_variable
-                && part.name.starts_with("session_track_")
-                && matches!(part.scope, Scope::Session | Scope::Unscoped);
-            if !is_virtual {
+            let is_own = !part.user_variable && is_weirs(&part.name);
+            let is_sessions = matches!(part.scope, Scope::Session | Scope::Unscoped);
+            if is_own && !is_sessions {
+                let error = BadFreshness::Global(part.name.clone());
+                self.reply_error(ctx, session, error.code(), &error.to_string());
+                return Outcome::Answered;
+            }
+            let is_track = !part.user_variable && part.name.starts_with("session_track_") && is_sessions;
+            if !is_track && !is_own {
                 rest.push(&text[part.range.clone()]);
                 continue;
             }
@@ -279,7 +211,7 @@ impl Pools {
     }
 
     /// The next question, or the end.
-    fn track_on(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
+    pub(crate) fn track_on(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
         let Some(tracking) = session.execution.tracking.as_deref() else {
             return Outcome::Answered;
         };
@@ -343,32 +275,29 @@ impl Pools {
             self.reply_error(ctx, session, NOT_IN_TRANSACTION, &message);
             return Outcome::Answered;
         }
-        let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
-        let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
-            Some(value) => preferences.assign(&item.name, value, is_variable),
-            None => Err(BadTrackValue::WrongType(item.name.clone())),
-        });
-        if let Err(error) = assigned {
-            let code = match error {
-                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
-                BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
-                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
-                BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
-            };
-            self.reply_error(ctx, session, code, &error.to_string());
-            return Outcome::Answered;
+        let mut freshness = session.freshness.settings();
+        for item in &tracking.items {
+            if let Err((code, message)) = assign(ctx, session, &mut preferences, &mut freshness, item) {
+                self.reply_error(ctx, session, code, &message);
+                return Outcome::Answered;
+            }
         }
         let names = tracking.items.iter().map(|item| item.name.as_str());
         let tracks = preferences.own_tracks(names);
         let rest =
             tracking.rest.take().map(|rest| self.substituted(ctx, session, &rest, false).unwrap_or(rest));
-        let before = session.track.replace(Box::new(preferences));
+        let before = Before { track: session.track.clone(), freshness: session.freshness.settings() };
+        if tracking.items.iter().any(|item| !is_weirs(&item.name)) {
+            session.track = Some(Box::new(preferences));
+        }
+        session.freshness.set(freshness);
         let Some(rest) = rest else {
             session.diagnostics.row_count = 0;
             session.reply_ok_with(ctx, &tracks);
             return Outcome::Answered;
         };
         tracking.before = Some(before);
+        session.execution.ending = Ending::None;
         session.execution.tracking = Some(tracking);
         let statement = weir_sql::scan(&rest, session.tracked.dialect);
         let plan = session.execution.plan;
@@ -376,56 +305,6 @@ impl Pools {
         session.execution.tries.is_sent = false;
         session.execution.text.rewritten = Some(rest);
         Outcome::Run
-    }
-
-    /// A piece of the answer to one of the questions: nothing of it but an error is for the client.
-    pub(crate) fn take_track_reply(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        key: ConnectionKey,
-        step: Step,
-        bytes: &[u8],
-    ) -> Result<(), BrokenReply> {
-        let control = match step {
-            Step::Pass(_) => {
-                if let Some(tracking) = &mut session.execution.tracking
-                    && tracking.answer.len() + bytes.len() <= ANSWER_BYTES_MAX
-                {
-                    tracking.answer.extend_from_slice(bytes);
-                }
-                return Ok(());
-            }
-            Step::Control(control, _) => control,
-            Step::ColumnsEnd | Step::Done | Step::NeedMore => return Ok(()),
-        };
-        let payload = &bytes[HEADER_LEN..];
-        match control {
-            Control::Err => {
-                if let Some(refusal) = self.refusal(ctx, session, key, payload) {
-                    session.execution.reply.refusal = Some(refusal);
-                    return Ok(());
-                }
-                self.connections[key].track_refused(ctx, session, payload)
-            }
-            Control::ColumnCount => {
-                if let Some(tracking) = &mut session.execution.tracking {
-                    tracking.columns = payload.first().copied().map_or(0, usize::from);
-                    tracking.answer.clear();
-                }
-                Ok(())
-            }
-            Control::Ok | Control::ResultEnd => {
-                let ok =
-                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
-                self.take_tracked(ctx, session, key, &ok)?;
-                session.take_status(ok.status, ctx.now);
-                session.execution.ending =
-                    Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
-                Ok(())
-            }
-            Control::PrepareOk | Control::LocalInfile => Err(BrokenReply::UnexpectedPacket(0xFB)),
-        }
     }
 
     /// The server reports one of these variables: code that no SET of the session's shows has set it.

@@ -1,11 +1,10 @@
-//! Clients that are slower than their servers.
+//! Slows servers down for clients that read more slowly than they send.
 
 use crate::context::Context;
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// Everything queued for a client has been sent: its server may go on, and so may its next command.
@@ -35,24 +34,6 @@ impl Session {
             ctx.out.notify_drained(socket);
         }
         is_behind
-    }
-}
-
-impl Connections {
-    /// Stops reading from the server of a client that does not take its result.
-    pub(crate) fn hold_back(&self, ctx: &mut Context, session: &mut Session) {
-        let Some(lease) = session.lease else { return };
-        let socket = session.socket;
-        if ctx.out.backlog_bytes(socket) <= BACKLOG_HIGH_BYTES {
-            return;
-        }
-        if ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
-            session.send_buffered_result(ctx);
-        }
-        if ctx.out.backlog_bytes(socket) - ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
-            ctx.out.pause(self[lease].socket, true);
-            ctx.out.notify_drained(socket);
-        }
     }
 }
 

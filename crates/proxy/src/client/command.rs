@@ -1,4 +1,4 @@
-//! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
+//! Takes clients' commands apart: what each of them is, and whether Weir answers itself or a server has to.
 
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
@@ -9,14 +9,12 @@ use weir_sql::{Access, Effects, Kind, Statement, Uses};
 use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::text::COMMAND_BYTES_KEPT;
 use crate::statement::route::Routed;
-use crate::statement::work::Work;
-
-/// A command longer than this is not kept in memory: it flows to the server as it comes.
-pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
+use crate::work::Work;
 
 /// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
 const CHANGES_REFUSED_MAX: u8 = 3;
@@ -147,10 +145,10 @@ impl Work<'_> {
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS
-            | Uses::SESSION_TRACK
+            | Uses::VIRTUAL_VARIABLE
             | Uses::LAST_GTID
             | Uses::DIAGNOSTICS;
-        if statement.effects.contains(Effects::SESSION_TRACK)
+        if statement.effects.contains(Effects::VIRTUAL_VARIABLE)
             || statement.effects.contains(Effects::KILL)
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)
@@ -233,6 +231,35 @@ impl Work<'_> {
                 false
             }
         }
+    }
+
+    /// Answers a command with the farewell that the session has for it, if any. False if the command is to be taken as
+    /// usual.
+    pub(crate) fn gives_pending_error(&mut self, command: Option<Command>) -> bool {
+        let session = &mut *self.session;
+        let Some(pending_error) = &session.farewell.pending_error else { return false };
+        match command {
+            Some(Command::Quit | Command::StmtClose) => return false,
+            // Everything that was lost would be given up.
+            Some(Command::ChangeUser) => {
+                session.farewell.pending_error = None;
+                return false;
+            }
+            Some(Command::ResetConnection) if !pending_error.outlives_reset => {
+                session.farewell.pending_error = None;
+                return false;
+            }
+            // It is not answered; the EXECUTE behind it is.
+            Some(Command::StmtSendLongData) => {
+                self.drop_command();
+                return true;
+            }
+            _ => {}
+        }
+        if let Some(pending_error) = session.farewell.pending_error.take() {
+            self.fail_session(pending_error.error, &pending_error.message);
+        }
+        true
     }
 }
 

@@ -1,20 +1,16 @@
-//! Cursors: an execution that leaves its rows at the server, COM_STMT_FETCH, and COM_STMT_RESET.
+//! Serves cursors: an execution that leaves its rows at the server, COM_STMT_FETCH, and COM_STMT_RESET.
 //!
 //! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
 //! was sent, or the statement is executed again, reset or closed.
 
-use weir_protocol::command::{self, StmtFetch};
+use weir_protocol::command::StmtFetch;
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
-use weir_session::pin::Pins;
-use weir_session::prepared::{ClientStatement, LongData};
+use weir_session::prepared::LongData;
 
 use crate::client::command::statement_id;
-use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
-use crate::server::connection::ServerConnection;
-use crate::session::Session;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// COM_STMT_FETCH.
@@ -80,31 +76,6 @@ impl Work<'_> {
         self.session.update_statement_pins();
         if !self.pools.stays(self.session) {
             self.pools.release(self.ctx, self.session);
-        }
-    }
-}
-
-impl Session {
-    /// The pins that hold as long as one of the session's statements needs them.
-    pub(crate) fn update_statement_pins(&mut self) {
-        let any = |has: &dyn Fn(&ClientStatement) -> bool| self.prepared.all.values().any(has);
-        let reads_diagnostics = self.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
-            && any(&|statement| crate::client::prepared::reads_diagnostics(&statement.prepared.statement));
-        let has_cursor = any(&|statement| statement.has_cursor);
-        let has_long_data = any(&|statement| !statement.has_cursor && statement.own.is_some());
-        self.pins.set(Pins::PREPARED_DIAGNOSTICS, reads_diagnostics);
-        self.pins.set(Pins::CURSOR, has_cursor);
-        self.pins.set(Pins::LONG_DATA, has_long_data);
-    }
-}
-
-impl ServerConnection {
-    /// Closes a statement of a server.
-    pub(crate) fn close_on(&self, ctx: &mut Context, id: u32) {
-        let socket = self.socket;
-        if let Some(buffer) = ctx.out.buffer(socket) {
-            command::put_stmt_close(buffer, id);
-            ctx.statistics.totals.server_closes += 1;
         }
     }
 }

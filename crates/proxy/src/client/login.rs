@@ -1,35 +1,21 @@
-//! Logins of clients.
+//! Logs clients in.
 
 use std::sync::atomic::Ordering;
 
 use weir_config::{AuthPlugin, MysqlVariables};
-use weir_protocol::capability::Capabilities;
-use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
-use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
+use weir_protocol::ok::ErrPacket;
 use weir_session::login::{LoginStep, LoginUser, Plugin, Refusal, Verified};
 use weir_session::state::State;
 
-use crate::context::Context;
+use crate::context::counting::USER_LIMIT_REACHED;
 use crate::outbox::Order;
-use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// A login packet larger than this is refused.
 pub(crate) const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
-
-/// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
-pub(crate) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
-
-/// Stands in a session until its login has said better, and in one whose login and configuration name none.
-pub(crate) static LOGIN_COLLATION: Collation = Collation {
-    id: charset::UTF8MB4_GENERAL_CI,
-    charset: "utf8mb4",
-    name: "utf8mb4_general_ci",
-    is_default: true,
-};
 
 /// The plugin of the greeting.
 pub(crate) fn default_plugin(variables: &MysqlVariables) -> Plugin {
@@ -222,34 +208,5 @@ impl Work<'_> {
             }
             self.refuse_login(error, message, Refusal::TimedOut);
         }
-    }
-}
-
-impl Session {
-    /// The OK at the end of a login.
-    pub(crate) fn login_done(&mut self, ctx: &mut Context) {
-        self.audit_login(ctx);
-        let schema = self.tracked.state.schema();
-        let mut tracked = Vec::new();
-        if !schema.is_empty() {
-            weir_protocol::ok::SessionTrack::Schema(schema).write(&mut tracked);
-        }
-        let mut ok = OkPacket::new(OK_HEADER, self.status());
-        if self.capabilities.contains(Capabilities::SESSION_TRACK) {
-            ok.session_state = &tracked;
-        }
-        let mut sequence = self.execution.text.login_sequence;
-        if let Some(buffer) = ctx.out.buffer(self.socket) {
-            frame::packet(buffer, &mut sequence, |out| ok.write(self.capabilities, out));
-        }
-    }
-
-    /// The error at the end of a login whose password was right.
-    pub(crate) fn put_login_error(&self, ctx: &mut Context, error: ServerError, message: &str) {
-        let mut sequence = self.execution.text.login_sequence;
-        if let Some(buffer) = ctx.out.buffer(self.socket) {
-            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
-        }
-        self.note_refusal(ctx, error, message, Refusal::Server);
     }
 }

@@ -1,20 +1,21 @@
-//! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
+//! Handles prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::prepared::{ClientStatement, LongData};
-use weir_sql::{Access, Effects, Kind, Statement, Uses};
+use weir_sql::{Access, Effects, Kind, Uses};
 
 use crate::answers::own_replies::KILL_ALONE;
-use crate::answers::session_track::{PLAIN_ONLY, plain_set};
+use crate::answers::session_track::{PLAIN_ONLY, plain_set, preparable_set};
 use crate::client::command::statement_id;
 use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::session::Session;
+use crate::session::prepared::reads_diagnostics;
 use crate::statement::route::Routed;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
@@ -26,7 +27,7 @@ const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
 const LAST_PREPARED: [u8; 4] = [0xFF; 4];
 /// What is put in the place of it changes with every write.
 const GTID_IN_TEXT: &str =
-    "@@last_gtid may be that of another session's write in a prepared statement: ask for it in a COM_QUERY";
+    "@@last_gtid can't be prepared (it could be another session's): send it as a plain query";
 
 impl Work<'_> {
     /// COM_STMT_PREPARE: the server that would run it parses it.
@@ -59,21 +60,23 @@ impl Work<'_> {
             self.command_done();
             return true;
         }
-        let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
-        if sets_tracking
-            && plain_set(self.session.command_text(), &statement, self.session.tracked.dialect).is_none()
-        {
-            self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
-            self.command_done();
-            return true;
-        }
+        let sets_virtual = statement.effects.contains(Effects::VIRTUAL_VARIABLE);
         let session = &mut *self.session;
+        if sets_virtual {
+            let (text, dialect) = (session.command_text(), session.tracked.dialect);
+            let Some(parts) = plain_set(text, &statement, dialect) else {
+                self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
+                self.command_done();
+                return true;
+            };
+            session.execution.text.rewritten = preparable_set(text, &parts, dialect);
+        }
         // One that reads diagnostics pins the session, and pins belong on the writer.
         let is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
         session.execution.plan =
             session.execution.plan.with_statement(CommandKind::Prepare, statement, is_read);
         // It is never executed by a server, and what it reads is put into each execution.
-        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
+        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::VIRTUAL_VARIABLE) && !sets_virtual {
             self.pools.substitute(self.ctx, self.session);
         }
         let session = &mut *self.session;
@@ -89,6 +92,37 @@ impl Work<'_> {
         *prepared.digest_text.borrow_mut() = self.ctx.digester.text().into();
         session.execution.text.prepared = Some(prepared);
         self.start()
+    }
+
+    /// Weir has put values in the place of variables that may have changed since: then another statement serves from now
+    /// on. One that has a cursor or long data at its server stays what it is.
+    fn renew_values(&mut self, id: u32) {
+        let session = &*self.session;
+        let Some(statement) = session.prepared.all.get(&id).filter(|statement| statement.own.is_none())
+        else {
+            return;
+        };
+        let Some(original) = &statement.original else { return };
+        let text = self.pools.substituted(self.ctx, session, original, true);
+        let text = text.as_deref().unwrap_or(original);
+        if text == statement.prepared.text() {
+            return;
+        }
+        let before = statement.prepared.clone();
+        let state = before.state_to_prepare_in(&session.tracked.state);
+        let scanned = (before.statement, session.tracked.dialect.server);
+        let Some(renewed) = self.ctx.registry.intern(text, &state, scanned, WORKER_STATEMENT_BYTES_MAX)
+        else {
+            return;
+        };
+        renewed.digest.set(before.digest.get());
+        renewed.digest_text.borrow_mut().clone_from(&before.digest_text.borrow());
+        let session = &mut *self.session;
+        if let Some(statement) = session.prepared.all.get_mut(&id) {
+            session.prepared.bytes -= statement.bytes();
+            statement.prepared = renewed;
+            session.prepared.bytes += statement.bytes();
+        }
     }
 
     fn refuse_prepare(&mut self, why: &str) -> bool {
@@ -131,10 +165,13 @@ impl Work<'_> {
             let payload = &session.input.inbox[HEADER_LEN..session.input.command_bytes];
             note_types(statement, payload, session.capabilities);
         }
-        let prepared = session.prepared.all.get(&id).map(|found| found.prepared.clone());
-        if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
+        let found = session.prepared.all.get(&id);
+        if found.is_some_and(|found| found.prepared.statement.effects.contains(Effects::VIRTUAL_VARIABLE)) {
             return self.execute_session_track(id);
         }
+        self.renew_values(id);
+        let session = &mut *self.session;
+        let prepared = session.prepared.all.get(&id).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.execution.text.statement_id = id;
             // A cursor holds the session, and writes of a session that is held have to go to the writer.
@@ -153,11 +190,32 @@ impl Work<'_> {
         }
         self.start()
     }
-}
 
-/// Whether a statement reads what its session's last statement has left behind.
-pub(crate) fn reads_diagnostics(statement: &Statement) -> bool {
-    statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS)
+    /// A statement that sets such variables is executed: that is a query with its text.
+    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
+        let session = &*self.session;
+        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
+        let text = session.prepared.all.get(&id).and_then(|statement| {
+            crate::answers::parameters::as_text(
+                statement,
+                payload,
+                session.capabilities,
+                session.tracked.dialect,
+            )
+        });
+        self.pools.drop_long_data(self.ctx, self.session, id);
+        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
+            if self.session.input.upload.is_some() {
+                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
+                return false;
+            }
+            self.pools.refuse(self.ctx, self.session, "session_track and Weir's own variables can be set with parameters that are numbers, NULL or strings of ASCII only");
+            self.command_done();
+            return true;
+        };
+        self.session.put_query_text(&text);
+        self.query()
+    }
 }
 
 /// Keeps the parameter types of an execution: later ones may leave them out.

@@ -1,4 +1,4 @@
-//! Query attributes: what clients with QUERY_ATTRIBUTES send beside the text of a COM_QUERY.
+//! Handles query attributes, which clients with QUERY_ATTRIBUTES send beside the text of a COM_QUERY.
 //!
 //! A session that has the capability runs on connections that have it (see [`crate::pool::identity::IDENTITY_CAPABILITIES`]), so a
 //! COM_STMT_EXECUTE passes as it is. Of a COM_QUERY all else looks at the text only: the attributes are taken out of the command
@@ -8,7 +8,7 @@ use weir_protocol::command::{NO_QUERY_ATTRIBUTES, query_attributes_len};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been

@@ -1,5 +1,5 @@
-//! Commands that clients seldom send: what Weir answers itself, what one server is asked, and what is refused in a
-//! server's own way.
+//! Handles commands that clients rarely send: what Weir answers itself, what one server is asked, and what is refused
+//! in a server's own way.
 
 use std::sync::atomic::Ordering;
 
@@ -12,17 +12,10 @@ use weir_sql::KillTarget;
 
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
-use crate::pool::identity::IDENTITY_CAPABILITIES;
 use crate::pool::pools::Pools;
 use crate::session::Session;
-use crate::statement::work::Work;
-
-/// COM_SET_OPTION's argument that switches CLIENT_MULTI_STATEMENTS on.
-const MULTI_STATEMENTS_ON: u16 = 0;
-/// And off.
-const MULTI_STATEMENTS_OFF: u16 = 1;
+use crate::work::Work;
 
 impl Work<'_> {
     /// COM_FIELD_LIST: the columns of a table with their defaults. MySQL 9 does not know it any more, and says so.
@@ -127,39 +120,7 @@ impl Context {
     }
 }
 
-impl Session {
-    /// What the session's COM_SET_OPTION makes of its capabilities; `None` for an option that there is not.
-    fn wanted_capabilities(&self) -> Option<Capabilities> {
-        let payload = self.input.inbox.get(HEADER_LEN + 1..self.input.command_bytes)?;
-        let option = u16::from_le_bytes(payload.try_into().ok()?);
-        let mut capabilities = self.capabilities;
-        match option {
-            MULTI_STATEMENTS_ON => capabilities |= Capabilities::MULTI_STATEMENTS,
-            MULTI_STATEMENTS_OFF => capabilities -= Capabilities::MULTI_STATEMENTS,
-            _ => return None,
-        }
-        Some(capabilities)
-    }
-}
-
 impl Pools {
-    /// The server has taken the session's COM_SET_OPTION.
-    pub(crate) fn take_option(&mut self, session: &mut Session, key: ConnectionKey) {
-        self.assume_option(session);
-        let connection = &mut self.connections[key];
-        connection.identity = session.identity;
-        connection.capabilities = session.capabilities & IDENTITY_CAPABILITIES;
-    }
-
-    /// From now on the session has the capabilities that its command asks for.
-    fn assume_option(&mut self, session: &mut Session) {
-        let Some(capabilities) = session.wanted_capabilities() else { return };
-        let Some(account) = session.account.clone() else { return };
-        let identity = self.identities.of(&account, capabilities);
-        session.capabilities = capabilities;
-        session.identity = identity;
-    }
-
     /// Commands that are about a server itself are none of a client's business here: which one would it be? They get
     /// what a server tells those who may not. The rest no server knows, or not any more.
     pub(crate) fn refuse_command(
@@ -183,5 +144,16 @@ impl Pools {
              ({name} does not pass Weir)"
         );
         self.reply_error(ctx, session, error::SPECIFIC_ACCESS_DENIED, &message);
+    }
+
+    /// A session with schema_locked stays in the schema of its login: the error is that of a user without the right to
+    /// any other.
+    pub(crate) fn refuse_schema(&mut self, ctx: &mut Context, session: &mut Session) {
+        let message = format!(
+            "The schema of user '{}' is locked (schema_locked): the session stays in '{}'",
+            session.account.as_ref().map_or("", |account| &account.user.username),
+            String::from_utf8_lossy(session.tracked.state.schema())
+        );
+        self.reply_error(ctx, session, error::DB_ACCESS_DENIED, &message);
     }
 }

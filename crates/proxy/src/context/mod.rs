@@ -1,4 +1,4 @@
-//! What all parts of a worker use: names of what it keeps, the time, timers, randomness, what is learnt and counted.
+//! Provides what all parts of a worker use: the time, timers, randomness, what is learnt and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
@@ -7,27 +7,25 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 use weir_routing::Router;
 use weir_session::defaults;
-use weir_session::pin::Pins;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
 use weir_sql::{Dialect, Digester, Server as Reading};
 
-use crate::client::login_schema::KnownSchemas;
-use crate::client::refused_logins::Refusals;
-use crate::context::keys::{Nanos, SessionKey};
-use crate::context::random::Random;
+use crate::context::counting::digest_options;
+use crate::context::known_schemas::KnownSchemas;
+use crate::context::refusals::Refusals;
 use crate::context::timers::Timers;
+use crate::keys::{Nanos, ServerIndex, SessionKey};
 use crate::outbox::{Outbox, SocketId};
-use crate::session::Session;
+use crate::random::Random;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
-use crate::statement::settling::{CharsetAndCollation, NamesOnServer};
 use crate::stats::Statistics;
 use crate::stats::query_log::QueryLog;
-use crate::stats::statements::digest_options;
 
-pub(crate) mod keys;
-pub(crate) mod random;
+pub(crate) mod counting;
+pub(crate) mod known_schemas;
+pub(crate) mod refusals;
 pub(crate) mod timers;
 
 /// How far the worker is with a drain.
@@ -37,14 +35,6 @@ pub(crate) struct Draining {
     pub until: Option<Nanos>,
     /// While it drains: until when clients that have just come may send their first command.
     pub newcomers_until: Nanos,
-}
-
-impl Draining {
-    /// Whether an idle session has to go.
-    pub(crate) fn ends(self, session: &Session) -> bool {
-        let is_new = session.execution.record.begun_at == 0 && self.newcomers_until != 0;
-        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
-    }
 }
 
 /// See the module's text.
@@ -147,3 +137,9 @@ impl Context {
         }
     }
 }
+
+/// character_set_connection and collation_connection.
+pub(crate) type CharsetAndCollation = (Box<str>, Box<str>);
+
+/// The words of a SET NAMES, the server that has them, and what decides about their meaning in the session.
+pub(crate) type NamesOnServer = (ServerIndex, Box<[u8]>, [Option<Box<str>>; 3]);

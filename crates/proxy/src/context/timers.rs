@@ -1,9 +1,9 @@
-//! When what is due: a line for each kind of time limit.
+//! Keeps what is due when: a line for each kind of time limit.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::context::keys::{Nanos, SessionKey};
+use crate::keys::{Nanos, SessionKey};
 use crate::outbox::SocketId;
 
 /// How often connections are looked over.

@@ -1,4 +1,4 @@
-//! A session whose reads may leave an open transaction, and servers that say and do anything meanwhile.
+//! Runs a session whose reads may leave an open transaction, against servers that say and do anything meanwhile.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The driver that works everywhere: edge-triggered epoll. All bytes that a batch of events has produced for a
+//! Drives sockets by edge-triggered epoll, which works everywhere. All bytes that a batch of events has produced for a
 //! socket leave in one write at the end of the batch.
 
 use std::io;
@@ -11,11 +11,11 @@ use rustix::time::Timespec;
 use rustls::ServerConfig;
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
-use super::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use super::tls::{Received, Transport};
 use crate::listener::{Accepted, Listening};
 use crate::outbox::{Order, SocketId};
 use crate::snapshot::ServerTls;
+use crate::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use crate::worker::{Nanos, Worker};
 
 /// Bytes read from a socket at a time.

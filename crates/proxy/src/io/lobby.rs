@@ -13,10 +13,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use weir_session::login::Check;
 
-use super::stream::{Stream, keep_alive};
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
 use crate::shared::{Message, Shared};
+use crate::stream::{Stream, keep_alive};
 use crate::verifier::Verifier;
 use crate::worker::{Nanos, Worker};
 

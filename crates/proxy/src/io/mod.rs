@@ -1,12 +1,11 @@
-//! I/O drivers: they move bytes between sockets and a [`crate::worker::Worker`] and carry out its orders.
+//! Moves bytes between sockets and a [`crate::worker::Worker`], and carries out its orders.
 
 pub mod epoll;
 mod lobby;
 mod streak;
-mod stream;
 mod tls;
 pub mod uring;
 
+pub use crate::stream::Stream;
 pub use lobby::{Lobby, now};
-pub use stream::Stream;
 pub use tls::Transport;

@@ -1,5 +1,5 @@
-//! Large transfers: a server writes a result in pieces of some 16 KiB, and to be woken for each of them costs more than
-//! to pass it on.
+//! Waits for several pieces of a large transfer at a time: a server writes a result in pieces of some 16 KiB, and to be
+//! woken for each of them costs more than to pass it on.
 //!
 //! A worker that has had bytes of one socket and nothing else for a while waits a moment for more of them. As soon as
 //! anything else happens it is back at work at once for each event, so that nobody waits for somebody else's result.

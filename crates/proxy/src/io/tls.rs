@@ -1,12 +1,12 @@
-//! A socket's bytes as they are, or inside TLS.
+//! Passes a socket's bytes as they are, or inside TLS.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::stream::Stream;
 use crate::snapshot::ServerTls;
+use crate::stream::Stream;
 
 /// Plaintext handed to TLS at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! The driver for kernels that allow io_uring: what a batch of completions has produced for all sockets is handed over
-//! in one system call, which also waits for the next batch.
+//! Drives sockets by io_uring, on kernels that allow it: what a batch of completions has produced for all sockets is
+//! handed over in one system call, which also waits for the next batch.
 //!
 //! Bytes in clear are received and sent by the ring. TLS needs the bytes in between, so its sockets are watched, and
 //! read and written as with epoll.
@@ -18,11 +18,11 @@ use weir_uring::{Completion, Operation, Ring};
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
 use super::streak::Streak;
-use super::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use super::tls::{Received, Transport};
 use crate::listener::Accepted;
 use crate::outbox::{Order, SocketId};
 use crate::snapshot::ServerTls;
+use crate::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use crate::worker::{Nanos, Worker};
 
 /// Buffers that bytes in clear arrive in; none is needed for a socket on which nothing comes. The kernel takes them in

@@ -1,6 +1,6 @@
-//! What is decided of a command before it starts, in one value: what it is, whether it surely reads, where rules send it.
-//! The rest follows from that, by functions of nothing else: where it may run, what it needs there, whether it may be
-//! repeated. Nothing changes a plan; where more is known, another one takes its place.
+//! Collects what is decided of a command before it starts in one value: what it is, whether it surely reads, where
+//! rules send it. The rest follows from that, by functions of nothing else: where it may run, what it needs there,
+//! whether it may be repeated. Nothing changes a plan; where more is known, another one takes its place.
 
 use weir_protocol::response::ReplyKind;
 use weir_routing::Decision;

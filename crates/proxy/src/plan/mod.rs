@@ -1,4 +1,4 @@
-//! What is decided of a statement: immutable values, and functions of nothing else.
+//! Holds what is decided of a statement: immutable values, and functions of nothing else.
 
 pub(crate) mod execution_plan;
 pub(crate) mod requirements;

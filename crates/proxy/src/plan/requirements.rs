@@ -1,9 +1,9 @@
-//! What a statement asks of the server where it runs, and of the connection: taken from its session once, when it looks for them, in one
-//! value that nothing changes. What follows from that is decided by functions of nothing else.
+//! States what a statement needs of its server and its connection: taken from its session once, when it looks for them,
+//! as one value that nothing changes. What follows from that is decided by functions of nothing else.
 
 use weir_sql::{Kind, Uses};
 
-use crate::context::keys::{Nanos, ServerIndex};
+use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::ExecutionPlan;
 
 /// What a session brings along to its statement.

@@ -1,4 +1,5 @@
-//! Which server of a hostgroup takes the next statement. Pure: members and what is known of them in, an index out.
+//! Picks the server of a hostgroup that takes the next statement. Pure: members and what is known of them in, an index
+//! out.
 //!
 //! Only members of the best class are looked at: connections to them work, their weight is not 0, their pings are
 //! short, they have connections left, in this order of importance. Among these, by the hostgroup's setting:
@@ -13,8 +14,8 @@
 //!
 //! Everything is counted in integers: nothing here can be NaN, infinite or divided by zero.
 
-use crate::context::keys::{Nanos, ServerIndex};
-use crate::context::random::Dice;
+use crate::keys::{Nanos, ServerIndex};
+use crate::random::Dice;
 use crate::snapshot::{Balancing, Health};
 
 /// A weight's full share.

@@ -1,14 +1,13 @@
-//! Which server, among those that may serve a statement.
+//! Chooses the server for a statement, among those that may serve it.
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::requirements::Requirements;
 use crate::pool::balance::{GroupMember, Load, choose};
 use crate::pool::freshness::AwaitedCheck;
-use crate::pool::pools::{Group, Pool, Pools};
+use crate::pool::pools::{Group, NO_WRITE_LEASE, Pool, Pools};
 use crate::session::Session;
 use crate::snapshot::Health;
-use crate::statement::write_lease::NO_WRITE_LEASE;
 
 /// A server for a statement.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Defaults: what a fresh connection begins with, and a session for as long as it lives.
+//! Learns the defaults with which a fresh connection begins, and which a session keeps for as long as it lives.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{DiscardReason, Expected, Stage};
 use crate::server::fetch::last_packet;

@@ -1,4 +1,4 @@
-//! As which servers a session's statements are read.
+//! Decides as which server's dialect a session's statements are read.
 //!
 //! MariaDB and MySQL, and their releases, read the same bytes differently: executable comments, and which functions are
 //! theirs. What counts is the servers that may get a statement, which their greetings tell, not the version that clients
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_sql::{Family, Server};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::context::Context;
-use crate::context::keys::{Nanos, ServerIndex};
+use crate::keys::{Nanos, ServerIndex};
 use crate::plan::requirements::Requirements;
 use crate::pool::choice::Choice;
 use crate::pool::pools::{Pool, Pools};

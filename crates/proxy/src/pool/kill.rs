@@ -1,7 +1,7 @@
-//! KILLs on their way to servers.
+//! Tracks KILLs on their way to servers.
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::server::connection::{DiscardReason, Kill, Purpose};

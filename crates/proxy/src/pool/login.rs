@@ -1,4 +1,4 @@
-//! Logins at servers, and what all of them agree on.
+//! Logs in at servers, and keeps what all of them agree on.
 
 use std::rc::Rc;
 
@@ -7,11 +7,12 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::login::BackendStep;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::outbox::{Order, SocketId};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
-use crate::server::connection::{Expected, Lost, Purpose, Stage};
+use crate::server::connection::{Expected, Purpose, Stage};
+use crate::session::execution::Lost;
 
 /// A login packet of a server larger than this is refused.
 pub(crate) const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;

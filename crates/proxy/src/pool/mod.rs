@@ -13,6 +13,7 @@ pub(crate) mod pools;
 pub(crate) mod recycle;
 pub(crate) mod relogin;
 pub(crate) mod retained;
+pub(crate) mod set_option;
 pub(crate) mod setup;
 pub(crate) mod supply;
 pub(crate) mod turns;

@@ -1,11 +1,11 @@
-//! Replies to Weir's own statements on connections that no session has.
+//! Takes replies to Weir's own statements on connections that no session holds.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, Stage};

@@ -9,17 +9,20 @@ use weir_session::state::State;
 use weir_sql::Server as Reading;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
-use crate::context::random::Dice;
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::requirements::GroupFacts;
 use crate::pool::balance::{GroupMember, Latency};
 use crate::pool::freshness::{AwaitingChecks, LoadAverage};
 use crate::pool::identity::Identities;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
+use crate::random::Dice;
 use crate::server::connections::Connections;
 use crate::snapshot::{Balancing, Holding, ReadPreference, Server, StrictRead, Throttle};
 use crate::stats::ReadCounts;
+
+/// For people.
+pub(crate) const NO_WRITE_LEASE: &str = "not confirmed as the writer in time (by weir.topology, or with auto_failover by the servers themselves); another Weir may have moved the role";
 
 /// A worker's connections to servers, and who waits for them.
 pub(crate) struct Pools {
@@ -188,5 +191,14 @@ impl Pools {
             && !self.is_member(lease, connection.hostgroup)
             && !server.is_gone
             && !server.is_silent
+    }
+}
+
+impl Pools {
+    /// A connection is being opened.
+    pub(crate) fn count_open(&mut self, server: ServerIndex, hostgroup: u32) {
+        let pool = &mut self.servers[server];
+        let counts = pool.counts.of(hostgroup);
+        counts.open_max = counts.open_max.max(pool.open);
     }
 }

@@ -1,10 +1,11 @@
-//! Connections that nobody has any more: the next gets them as they are, they are made fit for it, or they are closed.
+//! Recycles connections that nobody holds any more: the next session gets them as they are, they are made fit for it,
+//! or they are closed.
 
 use weir_session::pin::Pins;
 use weir_session::state::State;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{DiscardReason, Expected};

@@ -1,5 +1,6 @@
-//! A connection lives longer than the rights of the account that it was logged in with: before it is lent to a session,
-//! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
+//! Renews the login of connections. A connection lives longer than the rights of its account: before it is lent to a
+//! session, it is logged in anew if something may have changed since, so that the server says again whom it lets in and
+//! to what.
 
 use std::rc::Rc;
 
@@ -7,7 +8,7 @@ use weir_protocol::error::ServerError;
 use weir_sql::{Assignment, Dialect, Kind, Scope};
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::session::Session;

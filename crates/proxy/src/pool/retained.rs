@@ -1,11 +1,13 @@
-//! What idle connections still know of sessions that have left them: see [`crate::statement::diagnostics::retained`].
+//! Tracks which idle connections still hold diagnostics of sessions that have left them: see
+//! [`crate::diagnostics::retained`].
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::pool::turns::News;
-use crate::server::connection::{Asked, Expected, Fetch, Retained, RetainedFor};
+use crate::server::connection::{Asked, Expected, Fetch, RetainedFor};
 use crate::server::connections::Connections;
+use crate::session::retained::Retained;
 
 impl Pools {
     /// An idle connection is taken for something else: what it knows of a session is asked for first.

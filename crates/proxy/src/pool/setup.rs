@@ -1,16 +1,16 @@
-//! Making a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
+//! Makes a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
 
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::defaults::Defaults;
 use weir_session::state::State;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected, Stage};
+use crate::server::variables::RELEASE;
 use crate::server::variables::{Meaning, meaning_of};
 use crate::session::tracked::apply_sql_mode;
-use crate::statement::completion_type::RELEASE;
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
 /// what it is makes the server report it, and so with completion_type.
@@ -45,12 +45,7 @@ impl Pools {
                     }
                 }
                 SessionTrack::Schema(_) => {
-                    return self.set_up_failed(
-                        ctx,
-                        key,
-                        None,
-                        "init_connect changes the schema, which is the session's",
-                    );
+                    return self.set_up_failed(ctx, key, None, "init_connect must not change the schema");
                 }
                 _ => {}
             }

@@ -1,4 +1,5 @@
-//! Connections for those who wait: dials, hand-overs between users, and what becomes of a connection that nobody holds.
+//! Supplies connections to those who wait: dials, hands over between users, and decides what becomes of a connection
+//! that nobody holds.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use weir_session::login::BackendLogin;
 use weir_session::prepared::BackendStatements;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::outbox::{Order, Owner, SocketId};
 use crate::pool::pools::{Pool, Pools};
 use crate::pool::relogin::is_about_user;

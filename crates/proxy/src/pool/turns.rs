@@ -1,5 +1,5 @@
-//! What the supply of connections means for sessions. [`crate::pool::pools::Pools`] knows who waits and for what, but no session: it leaves
-//! word here, and the worker, who has them, carries it out.
+//! Passes on what the supply of connections means for sessions. [`crate::pool::pools::Pools`] knows who waits and for
+//! what, but no session: it leaves word here, and the worker, who has them, carries it out.
 //!
 //! - [`News`] are about diagnostics that only a connection knew. A session hears them before it does anything further.
 //! - [`Turn`]s are taken when the event is dealt with that has brought them about, one after the other, so that a
@@ -9,10 +9,11 @@ use std::rc::Rc;
 
 use weir_protocol::error::ServerError;
 
-use crate::context::keys::{ConnectionKey, SessionKey};
+use crate::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
-use crate::server::connection::{Asked, Retained};
+use crate::server::connection::Asked;
+use crate::session::retained::Retained;
 use crate::shared::{Asker, Victims};
 
 /// News of a session's diagnostics.

@@ -1,7 +1,7 @@
-//! Connections that nobody has prove that they are as a login leaves them: see [`crate::server::verify`].
+//! Has connections that nobody holds prove that they are as a login leaves them: see [`crate::server::verify`].
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::DiscardReason;
 use crate::server::connections::Connections;

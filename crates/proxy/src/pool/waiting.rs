@@ -1,12 +1,13 @@
-//! Sessions that wait for a server: how many may, and for how long.
+//! Lines up the sessions that wait for a server, and limits how many may, and for how long.
 
 use std::collections::VecDeque;
 
 use crate::context::Context;
-use crate::context::keys::{Nanos, SessionKey};
+use crate::keys::{Nanos, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
 use crate::session::Session;
+use crate::session::phase::Phase;
 
 /// A place in line. It is left with the end of the wait, whatever that is: whoever has one waits.
 #[derive(Clone, Copy, Debug)]
@@ -109,5 +110,20 @@ impl Pools {
         for pool in &mut self.servers {
             pool.waiters.retain(|waiter| waiter.session != session.key);
         }
+    }
+}
+
+impl Session {
+    /// Its place in line, if it waits.
+    pub(crate) fn waiter(&self) -> Option<Waiter> {
+        let Phase::Waiting(wait) = &self.phase else { return None };
+        Some(Waiter {
+            session: self.key,
+            socket: self.socket,
+            identity: self.identity,
+            hostgroup: self.execution.hostgroup,
+            served_by: self.execution.served_by,
+            since: wait.since,
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to a server, what it owes, and what it knows of the sessions that have had it.
+//! Holds a connection to a server: its state, the replies it owes, and what it knows of the sessions that have had it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,9 +15,10 @@ use weir_session::state::State;
 use weir_topology::SessionVariables;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::outbox::{Order, SocketId};
-use crate::session::execution::Settle;
+use crate::session::execution::{Lost, Settle};
+use crate::session::retained::Retained;
 use crate::snapshot::ServerTls;
 
 /// A connection to a server.
@@ -209,21 +210,6 @@ pub(crate) struct Asked {
     pub answers: u32,
     /// A question has also set LAST_INSERT_ID() to that of the session that gets the connection.
     pub gives_id: bool,
-}
-
-bitflags::bitflags! {
-    /// What of a session's diagnostics only the connection knows.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Retained: u8 {
-        /// LAST_INSERT_ID(): the OK packet's id is not always it.
-        const INSERT_ID = 1;
-        /// Warnings, or the error.
-        const WARNINGS = 1 << 1;
-        /// FOUND_ROWS(), where it is not the number of the rows that were sent.
-        const FOUND_ROWS = 1 << 2;
-        /// When another session takes the connection, FOUND_ROWS() is lost instead of asked for.
-        const UNASKED = 1 << 3;
-    }
 }
 
 /// What a connection was opened for.
@@ -441,13 +427,6 @@ impl Replies {
             relayed.continued = Some((sent, received));
         }
     }
-}
-
-/// A connection that is lost to the session that had it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lost {
-    pub server: ServerIndex,
-    pub opened_at: Nanos,
 }
 
 impl ServerConnection {

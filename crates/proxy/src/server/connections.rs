@@ -1,10 +1,10 @@
-//! All connections of a worker.
+//! Holds all connections of a worker.
 
 use std::ops::{Deref, DerefMut};
 
 use slab::Slab;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::outbox::SocketId;
 use crate::server::connection::ServerConnection;
 

@@ -1,4 +1,4 @@
-//! What a connection has begun with.
+//! Remembers the defaults with which a connection has begun.
 
 use std::rc::Rc;
 

@@ -1,6 +1,20 @@
-//! Errors of servers that mean more than a statement's failure.
+//! Recognises errors of servers that mean more than a statement's failure.
 
-use weir_protocol::error;
+use weir_protocol::error::{self, ServerError};
+
+/// The number with which servers say goodbye (`ER_SERVER_SHUTDOWN`). Not 2013, which client libraries give to lost
+/// connections themselves: MariaDB's takes a packet with a number of its own range (2000 to 2999) for a broken one, and
+/// its application would see neither the SQLSTATE nor the cause.
+pub(crate) const GOODBYE: u16 = error::SERVER_SHUTDOWN.code;
+
+/// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
+pub(crate) const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
+
+/// The connection that held a session's state is gone, between statements.
+pub(crate) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08S01" };
+
+/// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
+pub(crate) const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
 const OPTION_PREVENTS: u16 = 1290;

@@ -1,11 +1,12 @@
-//! What a connection is asked of the diagnostics of a session that has left it.
+//! Asks a connection for the diagnostics of a session that has left it.
 
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
 
-use crate::server::connection::{Fetch, Retained};
+use crate::server::connection::Fetch;
+use crate::session::retained::Retained;
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;

@@ -1,4 +1,5 @@
-//! A connection to a server: the state it is in, what it owes, and what Weir itself sends there. Knows no session but by its key.
+//! Speaks to servers: the state of each connection, the replies it owes, and Weir's own statements there. Knows a
+//! session only by its key.
 
 pub(crate) mod connection;
 pub(crate) mod connections;

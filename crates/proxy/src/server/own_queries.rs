@@ -1,10 +1,10 @@
-//! What Weir itself sends to a server, and the replies that are to come.
+//! Sends Weir's own statements to a server, and notes the replies that are to come.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes};
 
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::server::connection::{Expected, Kill, ServerConnection};
 
 impl ServerConnection {

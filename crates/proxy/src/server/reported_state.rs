@@ -1,4 +1,5 @@
-//! Explain or expel: whether the text of a statement explains what its reply reports of the session's state.
+//! Checks whether the text of a statement explains the state changes that its reply reports; if not, the connection is
+//! not given to another session.
 //!
 //! A connection may go to another session only if every change since its state was last known is explained, or has been
 //! asked for, or has been wiped. What a trigger or a function behind a view does is in no text, and a server reports it
@@ -16,30 +17,7 @@
 
 use weir_sql::{Effects, Kind, Statement};
 
-/// The kinds of changes that an OK has reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reported {
-    /// Variables, with their values.
-    pub variable: bool,
-    /// A schema.
-    pub schema: bool,
-    /// That some state has changed, with or without the others.
-    pub state: bool,
-}
-
-impl Reported {
-    /// Adds what another reply of the same command has reported.
-    pub(crate) fn add(&mut self, other: Reported) {
-        self.variable |= other.variable;
-        self.schema |= other.schema;
-        self.state |= other.state;
-    }
-
-    /// Whether anything of the session's state has changed, as far as the server tells.
-    pub(crate) fn is_change(self) -> bool {
-        self.variable || self.schema || self.state
-    }
-}
+use crate::session::execution::Reported;
 
 /// How far the text of a statement explains what was reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

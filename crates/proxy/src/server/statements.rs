@@ -1,4 +1,4 @@
-//! The prepared statements of a connection.
+//! Keeps the prepared statements of a connection.
 
 use std::rc::Rc;
 
@@ -56,5 +56,14 @@ impl ServerConnection {
             ctx.statistics.totals.server_prepares += 1;
         }
         self.expect(ctx, Expected::Prepare(prepared));
+    }
+
+    /// Closes a statement of a server.
+    pub(crate) fn close_on(&self, ctx: &mut Context, id: u32) {
+        let socket = self.socket;
+        if let Some(buffer) = ctx.out.buffer(socket) {
+            command::put_stmt_close(buffer, id);
+            ctx.statistics.totals.server_closes += 1;
+        }
     }
 }

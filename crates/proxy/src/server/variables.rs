@@ -1,4 +1,7 @@
-//! Variables that servers report, and what they mean to Weir.
+//! Reads the variables that servers report, and says what they mean to Weir.
+
+/// completion_type with which a server closes the connection behind a transaction, as servers report it.
+pub(crate) const RELEASE: &str = "RELEASE";
 
 /// What a reported variable means for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
-//! reports what happens there.
+//! Proves that a connection is as a login leaves it after a session that may have done anything, and that its server
+//! still reports what happens there.
 
 use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;

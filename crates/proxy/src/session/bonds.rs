@@ -1,4 +1,4 @@
-//! What holds a session to its servers, and what it has to see there.
+//! Records what holds a session to its servers, and which writes it has to see there.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 use weir_sql::{Effects, Kind};
 
-use crate::context::keys::{ConnectionKey, Nanos};
-use crate::pool::waiting::Waiter;
-use crate::server::connection::Retained;
+use crate::context::{Context, Draining};
+use crate::keys::{ConnectionKey, Nanos};
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 
 impl Session {
     /// The pins of its own lease, which may be put aside.
@@ -38,6 +38,11 @@ impl Session {
     /// written is not committed, and can't be seen elsewhere.
     pub(crate) fn must_see(&self) -> Nanos {
         if self.stay.detour.is_some() { self.freshness.last_commit_at } else { self.freshness.last_at }
+    }
+
+    /// Since when its statement has waited for a server to be fresh enough, if it has.
+    pub(crate) fn awaits_check_since(&self) -> Option<Nanos> {
+        if let Phase::Waiting(wait) = &self.phase { wait.awaits_check_since } else { None }
     }
 
     /// Whether a statement that was answered in a transaction is one that can't have committed anything.
@@ -78,21 +83,6 @@ impl Session {
     }
 }
 
-impl Session {
-    /// Its place in line, if it waits.
-    pub(crate) fn waiter(&self) -> Option<Waiter> {
-        let Phase::Waiting(wait) = &self.phase else { return None };
-        Some(Waiter {
-            session: self.key,
-            socket: self.socket,
-            identity: self.identity,
-            hostgroup: self.execution.hostgroup,
-            served_by: self.execution.served_by,
-            since: wait.since,
-        })
-    }
-}
-
 /// What belongs to the lease that is put aside.
 pub(crate) struct Detour {
     /// None once the connection is lost; then nothing of the session was there.
@@ -120,5 +110,39 @@ impl Session {
 impl Session {
     pub(crate) fn username(&self) -> &[u8] {
         self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes())
+    }
+}
+
+impl Draining {
+    /// Whether an idle session has to go.
+    pub(crate) fn ends(self, session: &Session) -> bool {
+        let is_new = session.execution.record.begun_at == 0 && self.newcomers_until != 0;
+        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
+
+impl Session {
+    pub(crate) fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
+        self.lease = detour.lease;
+        self.pins = detour.pins;
+        self.diagnostics.retained = detour.retained;
+        self.stay.stays_in = detour.stays_in;
+        self.is_pinned_to_reader = detour.is_pinned_to_reader;
+        self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
+        self.transaction.is_read_only = detour.is_read_only;
+        self.transaction.since = detour.transaction_since;
+        self.transaction.is_autocommit = true; // else it would not have stepped aside
+        // What was different on the other connection was a part of the state that it had there.
+        self.tracked.suits = None;
+        if !Rc::ptr_eq(&self.tracked.state, &detour.state) {
+            self.set_state(ctx, detour.state);
+        }
+    }
+
+    /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
+    pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
+        let Some(detour) = self.stay.detour.take() else { return false };
+        self.take_back(ctx, *detour);
+        self.lease.is_some()
     }
 }

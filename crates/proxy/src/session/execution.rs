@@ -1,4 +1,4 @@
-//! What a session runs: the command, what it was sent as, how often it was tried, what has come of it.
+//! Holds what a session runs: the command, what it was sent as, how often it was tried, what has come of it.
 
 use std::rc::Rc;
 
@@ -6,45 +6,14 @@ use weir_routing::Consistency;
 use weir_session::prepared::Prepared;
 use weir_sql::Several;
 
-use crate::answers::session_track::Tracking;
-use crate::client::eof_packets::{OpenEof, Results};
 use crate::context::Context;
-use crate::context::keys::{Nanos, ServerIndex};
 use crate::context::timers::WATCHED_BELOW_NS;
+use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::ExecutionPlan;
-use crate::server::connection::Lost;
-use crate::server::reported_state::Reported;
 use crate::session::Session;
-use crate::statement::relay::Words;
+use crate::session::text::Words;
+use crate::session::tracking::Tracking;
 use crate::stats::query_log::LoggedStatement;
-
-/// The rest of a command that is too long to be kept.
-pub(crate) struct Upload {
-    /// Payload bytes of the client's current packet still to come.
-    pub packet_left: usize,
-    /// Another packet of the same command follows.
-    pub continues: bool,
-    /// The command has begun to flow to the backend.
-    pub is_flowing: bool,
-    /// Sequence id of the client's last packet header.
-    pub sequence: u8,
-    /// Payload bytes that the packet on its way to the server still takes. Packets differ from the client's where
-    /// Weir has put something in.
-    pub room: usize,
-    /// The packet on its way to the server has the greatest length, so that another one follows it.
-    pub is_full: bool,
-    /// Sequence id of the last packet header sent to the server.
-    pub sent_sequence: u8,
-    /// All payload bytes of the command so far.
-    pub total_bytes: usize,
-}
-
-impl Upload {
-    /// Whether all of the command has come.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.packet_left == 0 && !self.continues
-    }
-}
 
 /// The command that a session runs.
 #[derive(Default)]
@@ -242,7 +211,7 @@ impl Tries {
 
 impl Execution {
     /// Makes room for a new command.
-    pub(crate) fn reset(&mut self, now: crate::context::keys::Nanos) {
+    pub(crate) fn reset(&mut self, now: crate::keys::Nanos) {
         *self = Self::default();
         self.record.begun_at = now;
         self.tries.started_at = now;
@@ -308,4 +277,54 @@ impl Context {
             .timeout_ms
             .map_or(default, |timeout_ms| Nanos::from(timeout_ms) * NS_PER_MS)
     }
+}
+
+/// A connection that is lost to the session that had it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lost {
+    pub server: ServerIndex,
+    pub opened_at: Nanos,
+}
+
+/// The kinds of changes that an OK has reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reported {
+    /// Variables, with their values.
+    pub variable: bool,
+    /// A schema.
+    pub schema: bool,
+    /// That some state has changed, with or without the others.
+    pub state: bool,
+}
+
+impl Reported {
+    /// Adds what another reply of the same command has reported.
+    pub(crate) fn add(&mut self, other: Reported) {
+        self.variable |= other.variable;
+        self.schema |= other.schema;
+        self.state |= other.state;
+    }
+
+    /// Whether anything of the session's state has changed, as far as the server tells.
+    pub(crate) fn is_change(self) -> bool {
+        self.variable || self.schema || self.state
+    }
+}
+
+/// An EOF whose flags are not sure yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenEof {
+    /// Its place behind the begin of what is held.
+    pub at: u32,
+    /// What it says is certain: it is worth waiting for more.
+    pub is_sure: bool,
+}
+
+/// The results of a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Results {
+    /// If each statement gives one.
+    pub count: u32,
+    /// The first of them, which surely give one.
+    pub sure: u32,
 }

@@ -1,4 +1,4 @@
-//! A session and its parts, and what they tell of themselves: nothing here knows a server, nor sends anything.
+//! Holds a session and its parts. Nothing here knows a server, nor sends anything.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_routing::{Consistency, Decision};
+use weir_routing::Decision;
 use weir_session::defaults::Defaults;
 use weir_session::login::Channel;
 use weir_session::pin::{PinBoard, Pins};
@@ -18,27 +18,41 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::Dialect;
 
-use crate::client::local_infile::Infile;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, SessionKey};
 use crate::outbox::SocketId;
 use crate::peer::Peer;
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::Retained;
 use crate::session::bonds::Detour;
-use crate::session::execution::{Execution, Upload};
+use crate::session::execution::Execution;
+use crate::session::farewell::PendingError;
+use crate::session::freshness::Freshness;
+use crate::session::infile::Infile;
+use crate::session::moving::Moving;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::scope::KnownScope;
+use crate::session::upload::Upload;
 use crate::snapshot::Account;
-use crate::statement::moving::Moving;
-use crate::statement::recovery::connection_lost::PendingError;
-use crate::statement::route::KnownScope;
 use crate::stats::statements::KnownCaller;
 
 pub(crate) mod bonds;
+pub(crate) mod causal_token;
+pub(crate) mod counting;
 pub(crate) mod execution;
+pub(crate) mod farewell;
+pub(crate) mod freshness;
+pub(crate) mod infile;
+pub(crate) mod logging;
+pub(crate) mod moving;
 pub(crate) mod phase;
+pub(crate) mod prepared;
+pub(crate) mod retained;
+pub(crate) mod scope;
 pub(crate) mod status_flags;
 pub(crate) mod text;
 pub(crate) mod tracked;
+pub(crate) mod tracking;
+pub(crate) mod upload;
 
 /// A client connection with its tracked state.
 pub(crate) struct Session {
@@ -190,43 +204,6 @@ pub(crate) struct Transaction {
     pub is_next_read_only: bool,
     /// When the open transaction began.
     pub since: Nanos,
-}
-
-/// What it has to see.
-pub(crate) struct Freshness {
-    /// How fresh its reads have to be, as it has set it itself (`SET weir_consistency`).
-    pub consistency: Option<Consistency>,
-    /// Whatever anybody had acknowledged before this moment has to be seen: when it was told of somebody else's write
-    /// (`SET weir_token`), and when its last read at level `global` came; 0 for never.
-    pub told_at: Nanos,
-    /// When its last read of something that others write was answered; 0 for never.
-    pub seen_at: Nanos,
-    /// The server that it was read from.
-    pub seen_on: ServerIndex,
-    /// When it might last have gone to another reader.
-    pub changed_reader_at: Nanos,
-    /// When the last write of this session was answered (or broke off); 0 for never.
-    pub last_at: Nanos,
-    /// When something of this session may last have been committed; 0 for never.
-    pub last_commit_at: Nanos,
-    /// The server that took the last write.
-    pub last_server: ServerIndex,
-}
-
-impl Default for Freshness {
-    /// Nothing has to be seen yet.
-    fn default() -> Self {
-        Self {
-            consistency: None,
-            told_at: 0,
-            seen_at: 0,
-            seen_on: ServerIndex::MAX,
-            changed_reader_at: 0,
-            last_at: 0,
-            last_commit_at: 0,
-            last_server: ServerIndex::MAX,
-        }
-    }
 }
 
 /// What its client is still to be told.

@@ -1,8 +1,8 @@
-//! Where a session stands.
+//! Says where a session stands: idle, waiting, running, closing.
 
 use weir_session::login::ClientLogin;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::shared::{KillOutcome, Victims};
 use crate::snapshot::Held;
 

@@ -1,10 +1,10 @@
-//! Status flags: what servers report of a session, and what Weir's own replies say.
+//! Keeps a session's status flags: those that servers report, and those of Weir's own replies.
 
 use weir_protocol::status::StatusFlags;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::session::Session;
 
 impl Session {

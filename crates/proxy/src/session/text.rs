@@ -1,20 +1,60 @@
-//! The text of a session's statement, and what it tells by itself. What clients with QUERY_ATTRIBUTES send beside it is taken out of the
-//! command when that begins, and goes in front of the text again when it is sent: see `client::query_attributes`.
+//! Holds the text of a session's statement, and what follows from the text alone. What clients with QUERY_ATTRIBUTES
+//! send beside it is taken out of the command when that begins, and goes in front of the text again when it is sent:
+//! see `client::query_attributes`.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes};
 use weir_protocol::frame::{HEADER_LEN, Header};
-use weir_sql::{Kind, Uses};
+use weir_sql::{Effects, Kind, Statement, Uses};
 
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
+use crate::session::phase::Phase;
 use crate::session::{Input, Session};
 
+/// A command longer than this is not kept in memory: it flows to the server as it comes.
+pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
+
 impl Session {
+    /// The client's own text of the statement that was prepared, where its executions go by that: with the values that hold
+    /// then in the place of variables, or with variables that only Weir has.
+    pub(crate) fn original_text(&self, statement: &Statement) -> Option<Box<[u8]>> {
+        let is_rewritten = self.execution.text.rewritten.is_some();
+        let is_virtual = statement.uses.contains(Uses::VIRTUAL_VARIABLE)
+            || statement.effects.contains(Effects::VIRTUAL_VARIABLE);
+        (is_rewritten && is_virtual).then(|| self.command_text().into())
+    }
+
     /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
     /// for that, and then none of them does anything.
     pub(crate) fn runs_several(&self) -> bool {
         self.execution.plan.statement().multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
+    }
+
+    /// What stands somewhere in the statement's text, which is looked through once for all its results.
+    pub(crate) fn words(&mut self) -> Words {
+        if let Some(words) = self.execution.reply.words {
+            return words;
+        }
+        let words = Words {
+            hint: self.statement_text().windows(3).any(|mark| mark == b"/*+"),
+            statement: self.command_text().windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT")),
+        };
+        self.execution.reply.words = Some(words);
+        words
+    }
+
+    /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
+    /// something else to the server.
+    pub(crate) fn begin_again(&mut self, ctx: &mut Context) {
+        self.restore_query_attributes();
+        self.phase = Phase::Idle;
+        self.input.command_bytes = 0;
+        self.input.upload = None;
+        self.place.decided = Some(Box::new(*self.execution.plan.decision()));
+        if self.diagnostics.fetching == 0 {
+            ctx.runnable.push_back((self.key, self.socket));
+        }
     }
 }
 
@@ -182,4 +222,13 @@ impl Session {
         self.execution.plan.kind() == CommandKind::Execute
             && self.execution.plan.statement().uses.contains(uses)
     }
+}
+
+/// What stands in a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// An optimizer hint: MySQL's SET_VAR is reported though it is over.
+    pub hint: bool,
+    /// The word STATEMENT: there may be a SET STATEMENT among several statements.
+    pub statement: bool,
 }

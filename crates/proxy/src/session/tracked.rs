@@ -1,16 +1,27 @@
-//! The state in which a session's statements run, and how they are read in it.
+//! Tracks the state in which a session's statements run, and how their texts are read in it.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use weir_protocol::charset::Encoding;
+use weir_protocol::charset::{self, Collation, Encoding};
 use weir_session::state::State;
 use weir_sql::{Dialect, LeadBytes};
 
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::session::{Session, Times, Tracked};
-use crate::worker::idle_timeout::{SECOND_NS, WATCHED_UP_TO_S};
+
+/// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
+pub(crate) const WATCHED_UP_TO_S: u64 = 60;
+pub(crate) const SECOND_NS: Nanos = 1_000_000_000;
+
+/// Stands in a session until its login has said better, and in one whose login and configuration name none.
+pub(crate) static LOGIN_COLLATION: Collation = Collation {
+    id: charset::UTF8MB4_GENERAL_CI,
+    charset: "utf8mb4",
+    name: "utf8mb4_general_ci",
+    is_default: true,
+};
 
 impl Session {
     /// Replaces a session's state, and what is derived from it.

@@ -1,7 +1,9 @@
-//! From a planned statement to a lease: which hostgroup, which server, which connection.
+//! Gets a lease for a planned statement: which hostgroup, which server, which connection.
+
+use weir_routing::Consistency;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::plan::requirements::{Circumstances, Requirements};
 use crate::pool::choice::Found;
@@ -10,8 +12,7 @@ use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
-use weir_routing::Consistency;
+use crate::work::Work;
 
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
@@ -224,19 +225,6 @@ impl Session {
             lost_until: tries.avoided_until(),
         };
         Requirements::new(plan, circumstances)
-    }
-
-    /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
-    /// something else to the server.
-    pub(crate) fn begin_again(&mut self, ctx: &mut Context) {
-        self.restore_query_attributes();
-        self.phase = Phase::Idle;
-        self.input.command_bytes = 0;
-        self.input.upload = None;
-        self.place.decided = Some(Box::new(*self.execution.plan.decision()));
-        if self.diagnostics.fetching == 0 {
-            ctx.runnable.push_back((self.key, self.socket));
-        }
     }
 }
 

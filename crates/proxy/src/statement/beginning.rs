@@ -1,4 +1,4 @@
-//! A session begins, at its login or anew.
+//! Begins a session, at its login or anew.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use weir_protocol::charset::{self, Collation};
 use weir_session::pin::Pins;
 use weir_session::state::State;
 
-use crate::client::login::LOGIN_COLLATION;
 use crate::context::Context;
 use crate::pool::pools::Pools;
 use crate::session::Session;
+use crate::session::tracked::LOGIN_COLLATION;
 use crate::snapshot::Account;
 
 impl Pools {
@@ -86,6 +86,7 @@ impl Pools {
         session.prepared.bytes = 0;
         session.prepared.long_data_bytes = 0;
         session.track = None;
+        session.freshness.begin();
         session.diagnostics.last_insert_id = 0;
         session.diagnostics.last_gtid = String::new();
         session.diagnostics.is_insert_id_lost = false;

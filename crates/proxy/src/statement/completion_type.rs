@@ -1,4 +1,4 @@
-//! completion_type: what COMMIT and ROLLBACK do beyond that.
+//! Handles completion_type: what COMMIT and ROLLBACK do beyond that.
 //!
 //! With RELEASE the server closes the connection behind its reply, without a word of it in the text. Such a connection is
 //! not to go to another session. CHAIN shows in the status flags, as COMMIT AND CHAIN does.
@@ -7,11 +7,9 @@ use weir_sql::{Effects, Kind};
 
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
+use crate::server::variables::RELEASE;
 use crate::session::Session;
 use crate::session::execution::Ending;
-
-/// The value as servers report it.
-pub(crate) const RELEASE: &str = "RELEASE";
 
 /// Whether the server closes the connection behind a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
-//! What prepared statements and cursors leave at a server.
+//! Tracks what prepared statements and cursors leave at a server.
 
 use weir_protocol::error;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
-use crate::client::prepared::reads_diagnostics;
 use crate::context::Context;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
+use crate::session::prepared::reads_diagnostics;
 
 impl ServerConnection {
     /// The reply to a COM_STMT_EXECUTE is complete: its long data is used up, and its rows were sent or are behind a
@@ -92,7 +92,8 @@ impl ServerConnection {
         if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
         }
-        let statement = ClientStatement::new(prepared.clone(), params);
+        let mut statement = ClientStatement::new(prepared.clone(), params);
+        statement.original = session.original_text(&prepared.statement);
         session.prepared.bytes += statement.bytes();
         session.prepared.all.insert(client_id, statement);
         self.own_statement(ctx, &prepared, id);

@@ -1,14 +1,14 @@
-//! What a session has begun with, and whether a connection suits it.
+//! Remembers the defaults with which a session has begun, and whether a connection suits it.
 
 use std::rc::Rc;
 
 use weir_session::defaults::carried;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.

@@ -1,4 +1,4 @@
-//! A lease that is put aside: while a session has a connection that it must come back to, one sure read runs elsewhere.
+//! Runs one sure read on another connection, while the session keeps the lease that it must come back to.
 //!
 //! That is how `transaction_persistent = 0` and hostgroups with `multiplex = 0` let a query rule send single statements
 //! to another hostgroup. For the time of the read the session looks as if it had no lease and no pins, so that whatever
@@ -8,51 +8,18 @@
 //! Idle (lease A) ── step_aside ─► Waiting ─► Running (lease B; A aside) ─► Settling ── come_back ─► Idle (lease A)
 //! ```
 
-use std::rc::Rc;
-
 use weir_session::pin::Pins;
 
-use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Retained;
+use crate::server::errors::LEASE_LOST;
 use crate::session::Session;
 use crate::session::bonds::Detour;
-use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::LEASE_LOST;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
-    /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
-    pub(crate) fn end_detour(&mut self) {
-        let leaves_warnings = self.pools.leaves_warnings(self.ctx, self.session);
-        let session = &mut *self.session;
-        let Some(mut detour) = session.stay.detour.take() else { return };
-        let pins = session.pins.pins();
-        if session.diagnostics.retained.contains(Retained::WARNINGS) || !leaves_warnings {
-            detour.retained -= Retained::WARNINGS;
-        }
-        let has_rows = matches!(session.execution.ending, Ending::Ok { has_rows: true, .. });
-        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) || has_rows {
-            detour.retained -= Retained::FOUND_ROWS;
-        }
-        if let Some(other) = self.pools.detach(self.ctx, self.session) {
-            if pins.is_empty() {
-                // The session asks the lease from now on: what the other connection knows is fetched at once.
-                self.pools.fetch_retained(self.ctx, self.session, other);
-                self.pools.offer(self.ctx, other);
-                self.hear();
-            } else {
-                // A read does not do that.
-                tracing::warn!(session = self.session.id, pins = pins.words(), "a read left state behind");
-                self.pools.recycle(self.ctx, other, pins);
-            }
-        }
-        self.session.take_back(self.ctx, *detour);
-    }
-
     /// The connection that was put aside is gone, and with it what pinned the session to it.
     pub(crate) fn aside_lost(&mut self, endpoint: &str) {
         let session = &mut *self.session;
@@ -108,32 +75,6 @@ impl Session {
             && self.track.is_none()
             && self.diagnostics.retained_on.is_none()
             && self.diagnostics.fetching == 0
-    }
-}
-
-impl Session {
-    fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
-        self.lease = detour.lease;
-        self.pins = detour.pins;
-        self.diagnostics.retained = detour.retained;
-        self.stay.stays_in = detour.stays_in;
-        self.is_pinned_to_reader = detour.is_pinned_to_reader;
-        self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
-        self.transaction.is_read_only = detour.is_read_only;
-        self.transaction.since = detour.transaction_since;
-        self.transaction.is_autocommit = true; // else it would not have stepped aside
-        // What was different on the other connection was a part of the state that it had there.
-        self.tracked.suits = None;
-        if !Rc::ptr_eq(&self.tracked.state, &detour.state) {
-            self.set_state(ctx, detour.state);
-        }
-    }
-
-    /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
-    pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
-        let Some(detour) = self.stay.detour.take() else { return false };
-        self.take_back(ctx, *detour);
-        self.lease.is_some()
     }
 }
 

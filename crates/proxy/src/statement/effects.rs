@@ -1,4 +1,4 @@
-//! What a statement has left in its session, by its text and by how it ended.
+//! Applies what a statement has left in its session, by its text and by how it ended.
 
 use weir_protocol::error::PARSE_ERROR;
 use weir_protocol::frame;
@@ -8,11 +8,9 @@ use weir_sql::{Effects, Kind};
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
+use crate::server::errors::REFUSED;
 use crate::session::Session;
 use crate::session::execution::{Ending, Execution};
-
-/// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
-pub(crate) const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
 
 /// Whether a statement may have changed its session before it failed: the code that it has run, the statements before the
 /// one that failed, or the first items of a list of SET, of which the last ones (PASSWORD, say) may fail on their own.

@@ -1,4 +1,4 @@
-//! How fresh a statement's read has to be, waiting for that, and what the session has seen afterwards.
+//! Decides how fresh a statement's read has to be, waits for that, and notes what the session has seen afterwards.
 //!
 //! | level | what the server that is read must have |
 //! | --- | --- |
@@ -15,13 +15,13 @@ use weir_routing::Consistency;
 use weir_session::state::State;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos};
+use crate::keys::{ConnectionKey, Nanos};
 use crate::pool::freshness::AwaitedCheck;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::StrictRead;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// A session that reads all the time may be served by another reader after this time.
 const SAME_READER_NS: Nanos = 500_000_000;
@@ -65,15 +65,9 @@ impl Work<'_> {
 }
 
 impl Pools {
-    /// How fresh the session's statement has to be. What the statement says of itself comes first, then what the session has
-    /// set, a rule, its user and its hostgroup.
-    pub(crate) fn consistency_of(&self, session: &Session) -> Consistency {
-        let decision = session.execution.plan.decision();
-        let of_session = session.freshness.consistency;
-        let of_user = || session.account.as_ref().and_then(|account| account.user.consistency);
-        let of_group = || self.groups.get(&session.execution.hostgroup).map(|group| group.consistency);
-        let said = decision.hinted_consistency.or(of_session).or(decision.consistency);
-        said.or_else(of_user).or_else(of_group).unwrap_or_default()
+    fn consistency_of(&self, session: &Session) -> Consistency {
+        let group = self.groups.get(&session.execution.hostgroup);
+        session.consistency(group.map(|group| group.consistency).unwrap_or_default())
     }
 
     /// How a strict read of the session's statement is made.
@@ -94,11 +88,6 @@ impl Session {
         let timeout =
             pools.groups.get(&self.execution.hostgroup).map_or(0, |group| group.consistency_timeout);
         self.awaits_check_since().map_or(Nanos::MAX, |since| since.saturating_add(timeout))
-    }
-
-    /// Since when its statement has waited for a server to be fresh enough, if it has.
-    pub(crate) fn awaits_check_since(&self) -> Option<Nanos> {
-        if let Phase::Waiting(wait) = &self.phase { wait.awaits_check_since } else { None }
     }
 
     /// Whether it has been served by the same reader for long enough.

@@ -1,21 +1,21 @@
-//! Replies to statements of Weir's own: what they mean for the connection, and for the session that has it.
+//! Takes replies to Weir's own statements: what they mean for the connection, and for the session that has it.
 
-use weir_protocol::error::ServerError;
+use weir_protocol::error::{self, LOCK_DEADLOCK, ServerError};
 use weir_protocol::ok::OkPacket;
 use weir_protocol::response::BrokenReply;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
 use crate::server::connection::{DiscardReason, Expected};
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::server::errors::is_wsrep_refusal;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// An OK, on the session's connection.
@@ -113,8 +113,9 @@ impl Work<'_> {
         session.diagnostics.has_own_insert_id = false;
         if session.execution.tries.is_sent {
             // It runs behind the refused SET: what it does with another session's id is not to be told as a success.
-            let message =
-                format!("{text} (in front of the statement, which may or may not have taken effect)");
+            let message = format!(
+                "{text} (preparing the connection for the statement, which may or may not have taken effect)"
+            );
             return self.fail_session(OUTCOME_UNKNOWN, &message);
         }
         self.pools.refused_in_front(self.ctx, self.session, key, error, text);
@@ -172,7 +173,7 @@ impl Work<'_> {
             // What the session has here can't go elsewhere, and how far its state got here is not known.
             let pins = session.pins.pins().words();
             let message = format!(
-                "{text} (carrying the session's state to {server}); with the session ends its {pins}"
+                "{text} (restoring the session's state on {server}); the session is closed, and its {pins} is lost"
             );
             return self.fail_session(error, &message);
         }
@@ -212,7 +213,7 @@ impl Work<'_> {
         let message = if is_schema {
             text.to_owned()
         } else {
-            format!("{text} (carrying the session's state to {server})")
+            format!("{text} (restoring the session's state on {server})")
         };
         self.answer_error(error, &message);
     }
@@ -224,6 +225,39 @@ impl Work<'_> {
             self.pools.detach(self.ctx, self.session);
         }
         self.answered_here();
+    }
+
+    /// The query in front was refused: the number is not known behind the statement. Inside a transaction the error is
+    /// the transaction's, and then it is the statement's, which has not been sent.
+    pub(crate) fn found_rows_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        self.pools.connections[key].known.found_rows = None;
+        if self.session.execution.tries.is_sent {
+            return;
+        }
+        if error.code == LOCK_DEADLOCK.code {
+            return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
+        }
+        // Else it would be sent again.
+        self.session.diagnostics.found_rows = None;
+    }
+
+    /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
+    /// the statement that needs it is under way already.
+    pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        let connection = &mut self.pools.connections[key];
+        let Some(Expected::Fetch(fetch)) = connection.replies.expected.front() else { return };
+        let (owner, gives_id) = (fetch.socket, fetch.gives_id);
+        if owner == self.session.socket {
+            return self.pools.saving_refused(self.ctx, self.session, key, error, text);
+        }
+        if !gives_id {
+            return;
+        }
+        connection.known.insert_id = None;
+        self.session.diagnostics.has_own_insert_id = false;
+        if self.session.execution.tries.is_sent {
+            self.insert_id_refused(key, error, text);
+        }
     }
 }
 
@@ -277,5 +311,24 @@ impl Pools {
     ) {
         self.reply_error(ctx, session, error, text);
         self.connections[key].settle_after_error(ctx, session);
+    }
+
+    /// The same on the holder's own lease. In a transaction it may be Galera's 1213, which was meant for the client: for
+    /// the statement that is about to be sent, else for the next one.
+    fn saving_refused(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        key: ConnectionKey,
+        error: ServerError,
+        text: &str,
+    ) {
+        if error.code != error::LOCK_DEADLOCK.code || !session.pins.pins().contains(Pins::TRANSACTION) {
+            return;
+        }
+        if matches!(session.phase, Phase::Running) && !session.execution.tries.is_sent {
+            return self.refused_in_front(ctx, session, key, error, text);
+        }
+        session.farewell.owed_error = Some(Box::new((error, text.into())));
     }
 }

@@ -1,4 +1,4 @@
-//! Making a lease ready for a statement, and sending it.
+//! Prepares a leased connection for a statement, and sends it.
 
 use std::rc::Rc;
 
@@ -12,13 +12,13 @@ use weir_session::prepared::{ClientStatement, LongData};
 use weir_session::state::{Difference, State, difference_above};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::{Expected, Relayed, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::StrictRead;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
@@ -43,10 +43,10 @@ impl Work<'_> {
         if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
-        if self.waits_for_retained(key) || self.refuses_lost(key) {
+        if self.pools.waits_for_retained(self.ctx, self.session, key) || self.refuses_lost(key) {
             return;
         }
-        if self.saves_first(key) {
+        if self.pools.saves_first(self.ctx, self.session, key) {
             return;
         }
         self.pools.connections.lose_warnings_behind_code(self.session, key);
@@ -183,7 +183,7 @@ impl Work<'_> {
         if matches!(session.execution.plan.kind(), CommandKind::Fetch | CommandKind::StmtReset) {
             let statement = session.prepared.all.get(&session.execution.text.statement_id);
             let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
-            crate::client::long_data::put_packets(
+            crate::statement::long_data::put_packets(
                 &session.input.inbox[..session.input.command_bytes],
                 own.id,
                 buffer,
@@ -254,7 +254,7 @@ impl Work<'_> {
             },
         };
         if let LongData::Kept(packets) = &client.long_data {
-            crate::client::long_data::put_packets(packets, server.id, out);
+            crate::statement::long_data::put_packets(packets, server.id, out);
         }
         let start = out.len();
         out.extend_from_slice(packet);
@@ -291,6 +291,18 @@ impl Work<'_> {
             return types.len();
         }
         0
+    }
+
+    /// Refuses a statement that asks for what nobody knows any more: something older would pass for it.
+    fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
+        let Some(message) = self.pools.connections.what_is_lost(self.session, key) else { return false };
+        if self.session.input.upload.is_some() {
+            self.fail_session(error::UNKNOWN_ERROR, message);
+        } else {
+            self.answer_error(error::UNKNOWN_ERROR, message);
+            self.pools.release_if_free(self.ctx, self.session);
+        }
+        true
     }
 }
 

@@ -1,4 +1,4 @@
-//! Read-only transactions: a reader may have them as a whole.
+//! Keeps a read-only transaction on one server, which may be a reader.
 //!
 //! All of such a transaction runs on the server where it began, which refuses writes in it (1792). But MariaDB ends it,
 //! as any transaction, with a statement that commits implicitly, and runs that: DDL, BEGIN, LOCK TABLES and the like.
@@ -11,13 +11,13 @@ use weir_sql::{Access, Effects, Kind};
 
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
 const HOLDING: Effects = Effects::USER_VARIABLE

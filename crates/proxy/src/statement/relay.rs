@@ -1,5 +1,5 @@
-//! The reply of a session's own statement on its way to the client: what passes untouched, what is read, and
-//! what is changed for this client.
+//! Relays the reply of a session's own statement to the client: what passes untouched, what is read, and what is
+//! changed for this client.
 
 use std::borrow::Cow;
 
@@ -16,24 +16,16 @@ use weir_session::state::{State, is_restorable};
 use weir_sql::{Effects, Kind, Statement};
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
-use crate::server::reported_state::{Explanation, Reported, explain};
+use crate::server::reported_state::{Explanation, explain};
 use crate::server::variables::{Meaning, meaning_of};
 use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::statement::work::Work;
-
-/// What stands in a text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    /// An optimizer hint: MySQL's SET_VAR is reported though it is over.
-    hint: bool,
-    /// The word STATEMENT: there may be a SET STATEMENT among several statements.
-    statement: bool,
-}
+use crate::session::execution::Reported;
+use crate::work::Work;
 
 impl Work<'_> {
     /// One step of a relayed reply.
@@ -130,19 +122,6 @@ impl Session {
         let one = several.read(self.command_text(), self.tracked.dialect, index);
         self.execution.reply.several = several;
         one.unwrap_or(whole)
-    }
-
-    /// What stands somewhere in the statement's text, which is looked through once for all its results.
-    fn words(&mut self) -> Words {
-        if let Some(words) = self.execution.reply.words {
-            return words;
-        }
-        let words = Words {
-            hint: self.statement_text().windows(3).any(|mark| mark == b"/*+"),
-            statement: self.command_text().windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT")),
-        };
-        self.execution.reply.words = Some(words);
-        words
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the query rules and a statement's own hints say of it, before anything else is done with it.
+//! Routes a statement by the query rules and its own hints, before anything else is done with it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,19 +6,18 @@ use std::sync::Arc;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::HEADER_LEN;
 use weir_protocol::ok::{OK_HEADER, OkPacket};
-use weir_routing::{Facts, Hints, Multiplex, Router, Scope, Who};
+use weir_routing::{Facts, Hints, Multiplex, Router};
 use weir_session::pin::Pins;
 use weir_session::prepared::Prepared;
-use weir_session::state::State;
 
-use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::context::Context;
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::text::COMMAND_BYTES_KEPT;
 use crate::snapshot::Snapshot;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
 const NOT_ALLOWED: ServerError = ServerError { code: 1148, sqlstate: *b"42000" };
@@ -32,12 +31,6 @@ pub(crate) enum Routed {
     GoesOn,
     /// It has been answered, or its session is over.
     Ended,
-}
-
-/// A session's place in the router, with the schema for which it holds.
-pub(crate) struct KnownScope {
-    state: Rc<State>,
-    scope: Scope,
 }
 
 impl Work<'_> {
@@ -198,32 +191,6 @@ impl Session {
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             weir_protocol::frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
         }
-    }
-
-    /// The facts of a session as the router knows them.
-    fn scope_of(&mut self, ctx: &mut Context) -> Scope {
-        if let Some(known) = &mut self.place.scope
-            && ctx.router.is_current(known.scope)
-        {
-            if Rc::ptr_eq(&known.state, &self.tracked.state) {
-                return known.scope;
-            }
-            if known.state.schema() == self.tracked.state.schema() {
-                known.state = self.tracked.state.clone();
-                return known.scope;
-            }
-        }
-        let client_addr = self.client.peer.ip().map_or_else(|| "localhost".to_owned(), |ip| ip.to_string());
-        let who = Who {
-            username: self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes()),
-            schemaname: self.tracked.state.schema(),
-            client_addr: &client_addr,
-            proxy_addr: &self.listener.address.host(),
-            proxy_port: self.listener.address.port(),
-        };
-        let scope = ctx.router.scope(&who);
-        self.place.scope = Some(KnownScope { state: self.tracked.state.clone(), scope });
-        scope
     }
 
     /// Holds a statement for the time that a rule, a hint or mysql-default_query_delay gives. True if it was held

@@ -1,11 +1,11 @@
-//! Sessions of listeners with mode primary or replicas, and of users with fast_forward: each keeps one connection, for
-//! users who separate reads themselves. Nothing but the server's own place in its hostgroup, or its end, takes it away, and then the session
-//! goes on at another one if it has left nothing behind that lives there. Sessions that have got a connection in a
-//! hostgroup with multiplex = 0 keep it in the same way, as long as their statements belong there.
+//! Keeps one connection for each session of a listener with mode primary or replicas, and of users with fast_forward,
+//! who separate reads themselves. Only the server's place in its hostgroup, or its end, takes the connection away, and
+//! then the session goes on at another one if it has left nothing behind that lives there. Sessions that have got a
+//! connection in a hostgroup with multiplex = 0 keep it in the same way, as long as their statements belong there.
 
 use weir_config::ListenerMode;
 
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;

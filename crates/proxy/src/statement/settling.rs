@@ -1,4 +1,4 @@
-//! What the server is asked behind a statement, because its reply did not tell.
+//! Asks the server, behind a statement, for what its reply did not tell.
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
@@ -7,8 +7,8 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::Context;
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::context::{CharsetAndCollation, Context, NamesOnServer};
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::server::connection::{Access, Expected, ServerConnection, Settling, Traces};
@@ -17,7 +17,7 @@ use crate::server::fetch::last_packet;
 use crate::session::Session;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
 const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
@@ -34,12 +34,6 @@ const SETTLE_REFUSALS_MAX: u8 = 3;
 
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
-
-/// character_set_connection and collation_connection.
-pub(crate) type CharsetAndCollation = (Box<str>, Box<str>);
-
-/// The words of a SET NAMES, the server that has them, and what decides about their meaning in the session.
-pub(crate) type NamesOnServer = (ServerIndex, Box<[u8]>, [Option<Box<str>>; 3]);
 
 impl Work<'_> {
     pub(crate) fn settle_ok(&mut self, key: ConnectionKey, settle: Settle, ok: &OkPacket<'_>) {

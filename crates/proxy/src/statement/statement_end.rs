@@ -1,15 +1,16 @@
-//! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
+//! Ends a statement: what it has left behind, what has to be asked for, and whether the lease may go.
 
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::keys::{ConnectionKey, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
-use crate::server::connection::{DiscardReason, Retained};
+use crate::server::connection::DiscardReason;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 use crate::statement::completion_type::Closes;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 impl Work<'_> {
     /// The reply to a session's command is complete.
@@ -78,7 +79,7 @@ impl Work<'_> {
         self.session.phase = Phase::Settling;
         if settle == Settle::Collation && self.session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
             // The question is a query, and has a number of rows itself.
-            self.save_diagnostics(key);
+            self.pools.save_diagnostics(self.ctx, self.session, key);
         }
         self.pools.connections[key].ask(self.ctx, settle);
     }

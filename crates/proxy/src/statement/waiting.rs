@@ -1,9 +1,9 @@
-//! Sessions that wait for a server, and how long.
+//! Limits how long sessions wait for a server.
 
 use weir_protocol::error::ServerError;
 
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };

@@ -1,4 +1,4 @@
-//! Writes wait while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
+//! Holds writes while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
 //! agree on that for a time, the lease, which the monitor extends.
 //!
 //! What may have effects and is on its way when the lease lapses is not to arrive later, when others may have another
@@ -15,20 +15,18 @@
 use std::sync::atomic::Ordering;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex};
-use crate::pool::pools::{Pool, Pools};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
+use crate::pool::pools::{NO_WRITE_LEASE, Pool, Pools};
 use crate::server::connection::DiscardReason;
+use crate::server::errors::LEASE_LOST;
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::{LEASE_LOST, OUTCOME_UNKNOWN};
-use crate::statement::work::Work;
+use crate::work::Work;
 
 /// How often it is looked whether the lease has been extended.
 const LOOK_EVERY_NS: Nanos = 5_000_000;
-
-/// For people.
-pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
 
 impl Pool {
     /// When what is on its way to the server has to be looked at.
@@ -62,11 +60,10 @@ impl Work<'_> {
             false => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
         };
         let pins = session.all_pins();
-        let state =
-            if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
+        let state = if pins.is_empty() { String::new() } else { format!(", lost with it: {}", pins.words()) };
         let message =
-            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still on its way{state}: {fate}");
-        let file_at = session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still under way{state}: {fate}");
+        let file_at = session.input.infile.as_deref().map(crate::session::infile::Infile::next_sequence);
         self.ctx.out.abort(self.pools.connections[lease].socket);
         self.pools.connections[lease].holder = None;
         self.pools.discard(self.ctx, lease, Some(DiscardReason::Lapsed));

@@ -1,9 +1,9 @@
-//! Statements by kind.
+//! Counts statements by kind.
 
 use weir_sql::Kind;
 
 use super::Histogram;
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// How often statements of each kind have run, and how long they took. There are as many rows as kinds at most.
 #[derive(Debug, Default)]

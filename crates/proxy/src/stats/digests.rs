@@ -1,5 +1,5 @@
-//! A worker's table of digests. It is never copied: whoever asks gets it whole, and the worker begins an empty one. That
-//! takes the same moment whether ten digests were seen since or thousands.
+//! Collects a worker's statements by digest. The table is never copied: whoever asks gets it whole, and the worker
+//! begins an empty one. That takes the same moment whether ten digests were seen since or thousands.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::{HashMap, HashMapExt};
 
 use super::{Caller, CallerId, Histogram};
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Rows, and different texts, of one table; a full one is handed over unasked. With texts of
 /// mysql-query_digests_max_digest_length it takes some 11 MB.

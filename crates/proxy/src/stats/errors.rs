@@ -1,9 +1,9 @@
-//! Errors that servers have answered statements with.
+//! Counts the errors with which servers have answered statements.
 
 use std::collections::HashMap;
 
 use super::CallerId;
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Rows of one worker. Errors of further kinds are counted as dropped.
 const ERRORS_MAX: usize = 1024;

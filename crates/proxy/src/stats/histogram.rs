@@ -1,4 +1,4 @@
-//! A histogram of durations, in 480 bytes.
+//! Counts durations in a histogram of 480 bytes.
 
 /// Buckets for each doubling.
 const STEPS: u64 = 4;

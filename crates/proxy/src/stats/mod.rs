@@ -39,7 +39,7 @@ pub(crate) use rules::Rules;
 pub use sums::{Clock, DigestSum, DigestSums};
 pub use totals::Totals;
 
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Different callers of one worker. The statements of further ones are counted as dropped.
 const CALLERS_MAX: usize = 1 << 16;

@@ -1,11 +1,12 @@
-//! A worker's report of its statistics: plain copies, for whoever sums them.
+//! Reports a worker's statistics: plain copies, for whoever sums them.
 
 use std::sync::Arc;
 
-use super::{Caller, CommandRow, DigestTable, Histogram, ReadCounts, RuleTimes, Statistics, Totals};
-use crate::peer::Peer;
-use crate::worker::Nanos;
 use weir_topology::Unchecked;
+
+use super::{Caller, CommandRow, DigestTable, Histogram, ReadCounts, RuleTimes, Statistics, Totals};
+use crate::keys::Nanos;
+use crate::peer::Peer;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Statements by the query rule that had the last word on them.
+//! Counts statements by the query rule that decided last.
 
 use foldhash::HashMap;
 
 use super::Histogram;
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Rules with times of their own in one worker. Statements of further ones are not timed by rule; hits count always.
 const RULES_MAX: usize = 2048;

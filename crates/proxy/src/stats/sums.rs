@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::digests::{Counts, DigestTable};
 use super::{Caller, Histogram};
-use crate::worker::Nanos;
+use crate::keys::Nanos;
 
 /// Two clocks at one moment: tells when something was that a worker has noted.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! A worker's overall counters.
+//! Counts a worker's overall figures.
 
 /// Declares the counters once: as fields, and as something that adds up.
 macro_rules! totals {

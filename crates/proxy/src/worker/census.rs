@@ -1,4 +1,4 @@
-//! Counts of what a worker has, for people, metrics and tests.
+//! Counts what a worker has, for people, metrics and tests.
 
 use crate::session::phase::Phase;
 use crate::worker::Worker;

@@ -1,4 +1,4 @@
-//! Clients come and go.
+//! Accepts clients, and closes their sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,17 +11,18 @@ use weir_protocol::handshake::Scramble;
 use weir_session::login::{ClientLogin, PasswordResult, Refusal};
 use weir_session::pin::PinBoard;
 
-use crate::client::login::{LOGIN_COLLATION, default_plugin};
+use crate::client::login::default_plugin;
 use crate::context::Context;
-use crate::context::keys::{Nanos, SessionKey};
+use crate::keys::{Nanos, SessionKey};
 use crate::outbox::{Owner, SocketId};
 use crate::peer::Peer;
-use crate::server::connection::Retained;
 use crate::session::execution::Execution;
+use crate::session::freshness::Freshness;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::tracked::LOGIN_COLLATION;
 use crate::session::{
-    Client, ClientStatements, Diagnostics, Farewell, Freshness, Input, Place, Session, Stay, Times, Tracked,
-    Transaction,
+    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Session, Stay, Times, Tracked, Transaction,
 };
 use crate::worker::Worker;
 

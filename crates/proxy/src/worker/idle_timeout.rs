@@ -1,18 +1,15 @@
-//! Sessions whose clients have been silent for too long.
+//! Closes sessions whose clients have been silent for too long.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 
-use crate::context::keys::Nanos;
+use crate::keys::Nanos;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::statement::work::Work;
+use crate::session::tracked::{SECOND_NS, WATCHED_UP_TO_S};
+use crate::work::Work;
 use crate::worker::Worker;
-
-/// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
-pub(crate) const WATCHED_UP_TO_S: u64 = 60;
-pub(crate) const SECOND_NS: Nanos = 1_000_000_000;
 
 /// What MySQL says before it closes the connection (seen on 9.7). MariaDB says nothing (10.11).
 const DISCONNECTED: ServerError = ServerError { code: 4031, sqlstate: *b"HY000" };

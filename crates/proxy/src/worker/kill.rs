@@ -1,11 +1,11 @@
-//! KILL: of statements whose client is gone or whose time is up, and of sessions by other clients.
+//! Carries out KILL: of statements whose client is gone or whose time is up, and of sessions by other clients.
 //!
 //! A KILL names a server's thread, and by the time it arrives the thread may run something else. So a connection
 //! with a KILL under way is fenced: it runs nothing further until the server has confirmed the KILL.
 
 use weir_protocol::error;
 
-use crate::context::keys::SessionKey;
+use crate::keys::SessionKey;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::shared::{Asker, KillOutcome, Message, Victims};

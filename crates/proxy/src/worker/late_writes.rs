@@ -1,8 +1,8 @@
-//! What is on its way to servers whose lease has lapsed: see [`crate::statement::write_lease`].
+//! Stops writes that are on their way to a server whose lease has lapsed: see [`crate::statement::write_lease`].
 
 use std::time::Duration;
 
-use crate::context::keys::{ConnectionKey, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, ServerIndex, SessionKey};
 use crate::outbox::Order;
 use crate::server::connection::Expected;
 use crate::worker::Worker;

@@ -1,19 +1,19 @@
-//! Who still has a server that is to be left: a planned change of the writer waits until nobody may write to the old one
-//! any more, and a server that leaves is left when its grace is over: by idle sessions, and by reads, with which nothing
-//! is lost. What may have an effect comes to its end.
+//! Tells who still uses a server that is to be left, and moves them off: a planned change of the writer waits until
+//! nobody may write to the old one any more, and a server that leaves is left when its grace is over: by idle sessions,
+//! and by reads, with which nothing is lost. What may have an effect comes to its end.
 
 use std::collections::BTreeMap;
 
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::pool::balance::GroupMember;
 use crate::pool::pools::Pools;
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::Health;
 use crate::statement::lease::MOVED;
-use crate::statement::recovery::connection_lost::OUTCOME_UNKNOWN;
-use crate::statement::work::Work;
 use crate::stats::WritingRow;
+use crate::work::Work;
 use crate::worker::Worker;
 use crate::worker::sessions::Sessions;
 
@@ -108,7 +108,7 @@ impl Work<'_> {
         let pins = session.all_pins();
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let message = format!(
-            "{endpoint} is taken out, and drain_grace_ms is over; the rest of this result is missing{state}"
+            "{endpoint} is drained, and drain_grace_ms is over; the rest of this result is missing{state}"
         );
         self.break_off(at, MOVED, &message);
     }

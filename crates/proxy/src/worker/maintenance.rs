@@ -1,10 +1,10 @@
-//! Looking after connections and transactions, once a second: idle connections that need a ping, are too many or too
-//! old, connections opened in advance, transactions that take too long.
+//! Looks after connections and transactions once a second: idle connections that need a ping, are too many or too old,
+//! connections opened in advance, transactions that take too long.
 
 use weir_session::pin::Pins;
 
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::outbox::{Owner, SocketId};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;

@@ -1,4 +1,4 @@
-//! A worker without I/O: all its sessions, backend connections and pools as one state machine.
+//! Runs all sessions, server connections and pools of a worker as one state machine without I/O.
 //!
 //! The driver hands in events ([`Worker::accept`], [`Worker::data`], [`Worker::connected`], [`Worker::closed`],
 //! [`Worker::drained`], [`Worker::message`], [`Worker::tick`]) with the time, and afterwards empties [`Worker::out`].
@@ -25,7 +25,7 @@ use std::time::Duration;
 use weir_config::Listener;
 
 use crate::context::Context;
-pub use crate::context::keys::Nanos;
+pub use crate::keys::Nanos;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::peer::Peer;
 use crate::pool::pools::Pools;
@@ -204,5 +204,10 @@ impl Worker {
                 self.remove(key);
             }
         }
+    }
+
+    /// The end of a batch: what was logged in it goes to the writer. Never waits.
+    pub fn end_batch(&mut self) {
+        self.ctx.query_log.feed.flush();
     }
 }

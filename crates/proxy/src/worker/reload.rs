@@ -1,11 +1,11 @@
-//! New configuration and roles.
+//! Applies a new configuration and new roles to a running worker.
 
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
 use crate::context::Context;
-use crate::context::keys::{Nanos, ServerIndex};
+use crate::keys::{Nanos, ServerIndex};
 use crate::pool::balance::GroupMember;
 use crate::pool::freshness::LoadAverage;
 use crate::pool::pools::{Group, Pool, Pools};

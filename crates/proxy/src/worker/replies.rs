@@ -1,24 +1,20 @@
-//! Bytes from servers: whose they are, and what they answer.
+//! Takes bytes from servers to what they answer: a session's statement, or one of Weir's own.
 
-use weir_protocol::error::{self, ServerError};
+use weir_protocol::error::ServerError;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::response::{BrokenReply, Control, Step, WHOLE_PACKET_BYTES_MAX};
 use weir_session::login::BACKEND_CAPABILITIES;
 
-use crate::context::keys::ConnectionKey;
-use crate::server::connection::{DiscardReason, Expected, Fetch, Purpose, Retained, Stage};
+use crate::keys::ConnectionKey;
+use crate::server::connection::{DiscardReason, Expected, Fetch, Purpose, Stage};
 use crate::server::fetch::last_numbers;
 use crate::session::SavedWarnings;
+use crate::session::retained::Retained;
 use crate::worker::Worker;
 
 /// A buffer for the begin of a packet stays with its connection up to this size.
 pub(crate) const INBOX_BYTES_KEPT: usize = 4 << 10;
-
-/// The number with which servers say goodbye (`ER_SERVER_SHUTDOWN`). Not 2013, which client libraries give to lost
-/// connections themselves: MariaDB's takes a packet with a number of its own range (2000 to 2999) for a broken one, and
-/// its application would see neither the SQLSTATE nor the cause.
-pub(crate) const GOODBYE: u16 = error::SERVER_SHUTDOWN.code;
 
 impl Worker {
     pub(crate) fn server_data(&mut self, key: ConnectionKey, bytes: &mut [u8]) {
@@ -109,7 +105,7 @@ impl Worker {
             server,
             thread_id = self.pools.connections[key].access.greeted.thread_id,
             ?text,
-            "server spoke unasked"
+            "the server sent data although no reply was due"
         );
         self.server_gone(key);
         Some(bytes.len())

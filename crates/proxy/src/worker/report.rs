@@ -1,4 +1,4 @@
-//! What a worker tells of itself: copies of what it has counted, and of what it has now.
+//! Reports on a worker: copies of what it has counted, and of what it has now.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use weir_session::pin::Pins;
 use weir_sql::Kind;
 
 use crate::context::Context;
-use crate::context::keys::ConnectionKey;
+use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::{Pool, Pools};
 use crate::server::connection::{ServerConnection, Stage};

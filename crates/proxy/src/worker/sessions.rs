@@ -1,4 +1,4 @@
-//! A worker's sessions.
+//! Holds a worker's sessions.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use crate::context::Context;
-use crate::context::keys::SessionKey;
+use crate::keys::SessionKey;
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
 use crate::session::Session;

@@ -1,14 +1,14 @@
-//! Everything that happens because time has passed. No session has a timer of its own while it is idle, nor while its
-//! statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
+//! Does everything that happens because time has passed. No session has a timer of its own while it is idle, nor while
+//! its statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
 //! connections are looked over.
 
-use crate::context::keys::Nanos;
 use crate::context::timers::{OfSession, OfSocket};
+use crate::keys::Nanos;
 use crate::outbox::Owner;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::shared::Drain;
-use crate::statement::work::Work;
+use crate::work::Work;
 use crate::worker::Worker;
 
 /// While draining for another process that has the listeners: how long a client that came just before may take for its

@@ -1,12 +1,12 @@
-//! Sessions get their turns: those who have waited, those of whom there is news, those whose connection goes on.
+//! Gives sessions their turns: those who have waited, those of whom there is news, those whose connection goes on.
 
-use crate::context::keys::{ConnectionKey, SessionKey};
+use crate::keys::{ConnectionKey, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::Waiter;
+use crate::server::errors::LEASE_LOST;
 use crate::session::phase::Phase;
-use crate::statement::recovery::connection_lost::LEASE_LOST;
-use crate::statement::work::Work;
+use crate::work::Work;
 use crate::worker::Worker;
 
 impl Worker {

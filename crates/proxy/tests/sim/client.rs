@@ -484,7 +484,7 @@ impl Client {
         }
         // On a connection of their own, they need the session's state; a reader may refuse it.
         let is_state_refused = token.is_some_and(|token| token.wishes.leaves)
-            && message.contains("carrying the session's state");
+            && message.contains("restoring the session's state");
         if code == 1213 {
             self.believed.in_transaction = false;
             self.uncommitted.clear();

@@ -1,4 +1,4 @@
-//! What all model servers have in common: the data (which writes have happened), and how far each server is.
+//! Holds what all model servers have in common: the data (which writes have happened), and how far each server is.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What clients do: commands by chance, fit for the state that the session is in.
+//! Writes the clients' scripts: commands by chance, fit for the state that the session is in.
 
 use crate::client::Client;
 use crate::random::Random;

@@ -104,7 +104,7 @@ impl World {
             account
         });
         let snapshot = support::snapshot(&users, &servers, groups, variables());
-        let (shared, inboxes) = Shared::new(rules.workers, Box::new(|_| ())).expect("eventfds");
+        let (shared, inboxes) = Shared::new(rules.workers, 1, Box::new(|_| ())).expect("eventfds");
         let now = 1_000_000_000;
         let core = |worker| Worker::new(worker, shared.clone(), snapshot.clone(), [seed as u8; 32], now);
         let cores = (0..rules.workers).map(core).collect();

@@ -55,6 +55,8 @@ pub struct Bench {
     pub own: Vec<(usize, String)>,
     /// Statements of Weir's own with this in them are answered with error 1193.
     pub refused: &'static str,
+    /// A SET with this in it is not answered: its connection breaks.
+    pub lost: &'static str,
     /// These servers leave their group while it is to decide on an INSERT: error 3100.
     pub cut_off: Vec<usize>,
     /// Nodes that take no question for what an error has left behind.
@@ -144,7 +146,7 @@ impl Bench {
             let is_failure = matches!(report, Report::ConnectFailed { .. });
             count.fetch_add(is_failure.into(), Ordering::Relaxed);
         });
-        let (shared, inboxes) = Shared::new(workers, reporter).unwrap();
+        let (shared, inboxes) = Shared::new(workers, 1, reporter).unwrap();
         let core = |worker| Worker::new(worker, shared.clone(), snapshot.clone(), [7; 32], 1);
         Self {
             cores: (0..workers).map(core).collect(),
@@ -160,6 +162,7 @@ impl Bench {
             down: Vec::new(),
             own: Vec::new(),
             refused: "\0",
+            lost: "\0",
             cut_off: Vec::new(),
             answers_no_question: Vec::new(),
             handing_over: Vec::new(),
@@ -509,6 +512,10 @@ impl Bench {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
                 if self.answers_no_question.contains(&conn.node) && text.starts_with("SET TRANSACTION") {
                     answer = super::error(sequence, 1047, OUTSIDE);
+                } else if text.contains(self.lost) {
+                    conn.node = usize::MAX;
+                    self.cores[core].closed(id, self.now);
+                    return true;
                 } else if text.contains(self.refused) {
                     answer = super::error(sequence, 1193, "Unknown system variable");
                 } else if text.starts_with("SET transaction_open") {

@@ -1,4 +1,4 @@
-//! What the tests of the core share: configurations, and the packets of both sides of a login.
+//! Shares what the tests of the data plane need: configurations, and the packets of both sides of a login.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
 pub mod bench;

@@ -5,7 +5,9 @@ use std::ops::Range;
 use super::Cursor;
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
-use crate::scan::{Tokens as _, created_object, is_session_track, scan, skip_body, skip_schedule};
+use crate::scan::{
+    CONSISTENCY, TOKEN, Tokens as _, created_object, is_session_track, scan, skip_body, skip_schedule,
+};
 use crate::words::Word;
 
 /// A function without arguments about the session or its last statement.
@@ -35,6 +37,10 @@ pub enum What {
     LastGtid,
     /// The session's value of a `session_track_*` variable; its name in lower case.
     SessionTrackVariable(String),
+    /// `@@weir_consistency`: how fresh the session's reads have to be.
+    Consistency,
+    /// `@@weir_token`: what the session has written.
+    CausalToken,
 }
 
 /// A part of a statement that a literal can take the place of.
@@ -54,7 +60,7 @@ pub struct Substitution {
     pub item: Option<Range<usize>>,
 }
 
-/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`,
+/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`, `@@weir_consistency`, `@@weir_token`,
 /// `@@pseudo_thread_id`, `@@last_gtid`, `@@warning_count` and `@@error_count`, in their order. Not in definitions of views,
 /// routines and the like, which would keep the literal, and not where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
@@ -206,7 +212,7 @@ fn call(cursor: &Cursor<'_>) -> Option<(usize, What)> {
     Some((3, What::Function(function)))
 }
 
-/// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking or a count, where it is read.
+/// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking, a count or one of Weir's own, where it is read.
 fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     let ahead = cursor.ahead();
     let (name, length) = match *ahead {
@@ -238,6 +244,12 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     let errors_only = text.eq_ignore_ascii_case(b"error_count");
     if errors_only || text.eq_ignore_ascii_case(b"warning_count") {
         return Some((length, What::DiagnosticsCount { errors_only }));
+    }
+    if text.eq_ignore_ascii_case(CONSISTENCY.as_bytes()) {
+        return Some((length, What::Consistency));
+    }
+    if text.eq_ignore_ascii_case(TOKEN.as_bytes()) {
+        return Some((length, What::CausalToken));
     }
     if !is_session_track(&text) {
         return None;

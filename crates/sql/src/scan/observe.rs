@@ -255,8 +255,8 @@ impl Scanner<'_> {
             self.uses |= Uses::CONNECTION_ID;
         } else if is(b"last_gtid") {
             self.uses |= Uses::LAST_GTID;
-        } else if is_session_track(name) {
-            self.uses |= Uses::SESSION_TRACK;
+        } else if is_session_track(name) || is_weirs(name) {
+            self.uses |= Uses::VIRTUAL_VARIABLE;
         }
     }
 }
@@ -266,6 +266,16 @@ pub(crate) fn is_session_track(name: &[u8]) -> bool {
     let prefix = b"session_track_";
     name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
+
+/// Whether `name`, in any letter case, is a variable that only Weir has.
+pub(crate) fn is_weirs(name: &[u8]) -> bool {
+    [CONSISTENCY, TOKEN].iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+}
+
+/// The variable that says how fresh a session's reads have to be.
+pub const CONSISTENCY: &str = "weir_consistency";
+/// The variable that stands for what a session has written, for others to wait for.
+pub const TOKEN: &str = "weir_token";
 
 /// Whether INTO after `word` names the table of an INSERT or REPLACE. All of these are reserved.
 fn names_a_table_after(word: Word) -> bool {

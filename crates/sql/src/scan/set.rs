@@ -5,7 +5,7 @@
 use super::{Scanner, Tokens};
 use crate::detail::Scope;
 use crate::lex::{Token, TokenKind};
-use crate::scan::observe::is_session_track;
+use crate::scan::observe::{is_session_track, is_weirs};
 use crate::statement::{Effects, Kind};
 use crate::words::Word;
 
@@ -277,15 +277,18 @@ fn effects_of(item: &Item, name: &[u8]) -> Effects {
         ItemKind::DefaultRole | ItemKind::Password => return Effects::empty(),
         ItemKind::System | ItemKind::Names | ItemKind::CharacterSet => {}
     }
+    let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
+    if is_weirs(name) {
+        return Effects::VIRTUAL_VARIABLE;
+    }
     if !matches!(item.scope, Scope::Session | Scope::Unscoped) {
         return Effects::empty();
     }
     let is_untracked = item.at_signs && item.scope == Scope::Unscoped;
     let untracked = if is_untracked { Effects::UNTRACKED } else { Effects::empty() };
-    let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
     let is = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
     if is_session_track(name) {
-        Effects::SESSION_TRACK
+        Effects::VIRTUAL_VARIABLE
     } else if is(&["insert_id", "gtid_seq_no"]) {
         Effects::ONE_SHOT | untracked
     } else if is(&["last_insert_id", "identity"]) {

@@ -1,3 +1,5 @@
+//! Checks what the history's database keeps.
+
 use std::cell::Cell;
 
 use weir_store::{STATS_FILE, Store};

@@ -1,11 +1,10 @@
 //! Fills `stats_weir_reads` and `stats_weir_coverage`: how reads came to be fresh enough, and what servers have applied.
 
-use std::collections::BTreeMap;
-
 use weir_proxy::stats::{CoverageRow, ReadCounts, WorkerReport};
 use weir_store::Value;
 
 use super::{Rows, host_and_port, integer, text};
+use crate::worker_sums::read_sums;
 
 /// `stats_weir_reads`, by hostgroup.
 pub(super) fn reads(workers: &[WorkerReport]) -> Rows {
@@ -21,15 +20,6 @@ pub(super) fn reads(workers: &[WorkerReport]) -> Rows {
         ]
     };
     read_sums(workers).into_iter().map(row).collect()
-}
-
-/// What all workers have counted, by hostgroup.
-pub fn read_sums(workers: &[WorkerReport]) -> BTreeMap<u32, ReadCounts> {
-    let mut sums: BTreeMap<u32, ReadCounts> = BTreeMap::new();
-    for (hostgroup, counts) in workers.iter().flat_map(|worker| &worker.reads) {
-        sums.entry(*hostgroup).or_default().add(counts);
-    }
-    sums
 }
 
 /// `stats_weir_coverage`. All workers know the same.

@@ -1,4 +1,5 @@
-//! Edits before a LOAD, of whatever and however: it gives what reading all rows gives, and shares what has not changed.
+//! Edits rows before a LOAD, whichever and however: it gives what reading all rows gives, and shares what has not
+//! changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The configuration in force, and which parts of it go where.
+//! Checks the configuration in force, and which parts of it go where.
 
 use weir_config::{Config, Strictness};
 

@@ -3,6 +3,7 @@
 
 mod family;
 mod group;
+mod lag;
 mod router;
 mod server;
 

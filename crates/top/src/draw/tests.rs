@@ -1,4 +1,4 @@
-//! Tests of the pictures that a user sees.
+//! Checks the pictures that a user sees.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::Cluster;
 use crate::health::OutOfService;
-use crate::{Endpoint, GaleraState, Reason};
+use crate::{Endpoint, GaleraState, Reason, Role};
 
 /// Nodes don't report a change of their view at the same moment.
 const SPLIT_MS: u64 = 500;
@@ -48,27 +48,26 @@ impl<'a> Cluster<'a> {
         self.split_since = is_split.then(|| self.before.split_since.unwrap_or(self.now));
         // The first writer is not chosen by what may be over in a moment.
         let patience_ms = if self.before.last_writers().is_empty() { 0 } else { SPLIT_MS };
-        if self.split_since.is_none_or(|since| self.now.since(since) < patience_ms) {
-            return;
-        }
+        let is_due = self.split_since.is_some_and(|since| self.now.since(since) >= patience_ms);
+        let last = self.before.last_writers();
         let counts = self.one_that_counts(&components);
         let mut out: BTreeSet<&Endpoint> = BTreeSet::new();
         for (at, component) in components.iter().enumerate() {
-            let is_out = match counts {
-                Some(kept) if kept == at => false,
-                Some(kept) => components.get(kept).is_some_and(|kept| component.excludes(kept)),
-                None => component.is_several || components.iter().any(|other| component.excludes(other)),
-            };
-            if is_out {
+            if counts != Some(at) && self.is_known_apart(component, &components, counts, is_due) {
                 out.extend(&component.nodes);
-            } else if component.is_several {
-                let last = self.before.last_writers();
+            } else if component.is_several && is_due {
                 out.extend(component.nodes.iter().copied().filter(|node| !last.contains(node)));
             }
         }
+        // Who says nothing for a while, and lives, has not left its component.
+        let was_primary =
+            |node: &Endpoint| self.reported.iter().any(|(known, state)| *known == node && state.is_primary());
+        let is_silent = |node: &&Endpoint| self.unanswered.contains(node) && was_primary(node);
+        let silent = self.before.apart.iter().filter(is_silent);
+        self.apart = out.iter().copied().chain(silent).cloned().collect();
         for member in &mut self.members {
             if let Ok(state) = member.state
-                && out.contains(member.endpoint)
+                && self.apart.contains(member.endpoint)
             {
                 let reason = Reason::SplitBrain { conf_id: state.cluster_conf_id, size: state.cluster_size };
                 member.state = Err(OutOfService::lost(reason));
@@ -76,12 +75,55 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Of nodes that have just answered.
+    /// Whether a component is to be out beside the one that counts. `is_due`: they have not agreed for long enough. One
+    /// whose nodes were out before stays out at once, and one that was known for another component while anything else is
+    /// left of the cluster, whatever the numbers of its view have become.
+    fn is_known_apart(
+        &self,
+        component: &Component<'_>,
+        components: &[Component<'_>],
+        counts: Option<usize>,
+        is_due: bool,
+    ) -> bool {
+        if self.was_apart(component) && self.is_cluster_left(components) {
+            return true;
+        }
+        let worked = |node: &&Endpoint| {
+            let mut places = self.previous.places.iter().filter(|place| place.endpoint == **node);
+            places.any(|place| place.role != Role::Offline)
+        };
+        if !is_due && component.nodes.iter().any(worked) {
+            return false;
+        }
+        let excludes = |other: &Component<'_>| !std::ptr::eq(component, other) && component.excludes(other);
+        match counts.and_then(|kept| components.get(kept)) {
+            Some(kept) => component.excludes(kept),
+            None => is_due || components.iter().any(excludes),
+        }
+    }
+
+    fn was_apart(&self, component: &Component<'_>) -> bool {
+        component.nodes.iter().all(|node| self.before.apart.contains(node))
+    }
+
+    /// Whether there is any working node, or component, that was not known for a part of another one.
+    fn is_cluster_left(&self, components: &[Component<'_>]) -> bool {
+        components.iter().any(|component| !self.was_apart(component))
+            || self.healthy().any(|(node, _)| !self.before.apart.contains(node))
+    }
+
+    /// Of all nodes that have just answered. One that is to take no work, or is about to join, belongs to a component, too:
+    /// else that would be gone as soon as its last working node is.
     fn components(&self) -> Vec<Component<'a>> {
         let mut components: Vec<Component<'a>> = Vec::new();
-        for member in &self.members {
-            let Ok(state) = member.state else { continue };
-            if self.unanswered.contains(&member.endpoint) {
+        let Some(history) = self.healthy().next().map(|(_, state)| &state.cluster_state_uuid) else {
+            return components;
+        };
+        let is_in_one = |state: &GaleraState| {
+            state.connected && state.is_primary() && state.cluster_state_uuid == *history
+        };
+        for (endpoint, state) in &self.reported {
+            if self.unanswered.contains(endpoint) || !is_in_one(state) {
                 continue;
             }
             // A component of one is nobody else's.
@@ -96,10 +138,10 @@ impl<'a> Cluster<'a> {
                         .nodes
                         .iter()
                         .any(|node| state.local_index.is_some() && index(node) == state.local_index);
-                    component.nodes.push(member.endpoint);
+                    component.nodes.push(*endpoint);
                 }
                 None => {
-                    let nodes = vec![member.endpoint];
+                    let nodes = vec![*endpoint];
                     components.push(Component { view: state, nodes, is_several: false });
                 }
             }
@@ -113,9 +155,11 @@ impl<'a> Cluster<'a> {
         if let Some(at) = components.iter().position(has_writer) {
             return Some(at);
         }
+        let is_left = self.is_cluster_left(components);
+        let able = || components.iter().enumerate().filter(|(_, one)| !is_left || !self.was_apart(one));
         let size = |component: &Component<'_>| component.view.cluster_size;
-        let largest = components.iter().map(size).max()?;
-        let mut of_that_size = components.iter().enumerate().filter(|(_, one)| size(one) == largest);
+        let largest = able().map(|(_, one)| size(one)).max()?;
+        let mut of_that_size = able().filter(|(_, one)| size(one) == largest);
         let first = of_that_size.next()?;
         (of_that_size.next().is_none() && !first.1.is_several).then_some(first.0)
     }

@@ -17,7 +17,9 @@ impl Cluster<'_> {
             let state = health.galera_state(endpoint).filter(|state| state.has_history());
             state.zip(trusted).is_none_or(|(state, trusted)| state.cluster_state_uuid == *trusted)
         };
-        let is_read = |endpoint: &Endpoint| is_member(endpoint) && is_ours(endpoint);
+        // So has a component that goes on apart, and those go by the same UUID.
+        let is_apart = |endpoint: &Endpoint| self.before.apart.contains(endpoint);
+        let is_read = |endpoint: &Endpoint| is_member(endpoint) && is_ours(endpoint) && !is_apart(endpoint);
         let reads = health.observations.iter().filter(|seen| is_read(&seen.endpoint));
         let reads = reads.filter_map(|seen| seen.epoch.as_ref());
         let (known, view) = (self.before.leadership.as_ref(), self.before.writer_view.as_ref());

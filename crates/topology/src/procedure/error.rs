@@ -33,7 +33,7 @@ pub enum ProcedureError {
         needed: usize,
     },
     /// The writer that is to be replaced lives.
-    #[error("{server} answers")]
+    #[error("{server} is not lost: it answers")]
     WriterAnswers {
         /// The writer.
         server: Endpoint,
@@ -81,7 +81,7 @@ pub enum ProcedureError {
         error: String,
     },
     /// A replica has not applied in time what it has received.
-    #[error("{cause}, nor within {seconds} s")]
+    #[error("{cause} (waited {seconds} s)")]
     AppliesTooSlowly {
         /// How the last wait ended.
         cause: String,
@@ -323,7 +323,7 @@ pub enum ProcedureError {
         server: Endpoint,
     },
     /// The target's replication is not fit for a switchover.
-    #[error("replication of {server} without global positions, or: {error}")]
+    #[error("{server} does not replicate by GTID, or: {error}")]
     Unfit {
         /// The target.
         server: Endpoint,
@@ -394,7 +394,10 @@ mod tests {
         let left = || vec!["a".to_owned(), "b".to_owned()];
         let answers = || ProcedureError::WriterAnswers { server: Endpoint::new("db1", 3306) };
         assert_eq!(answers().with(Vec::new()), answers());
-        assert_eq!(answers().with(left()).to_string(), "db1:3306 answers; not undone: a; not undone: b");
+        assert_eq!(
+            answers().with(left()).to_string(),
+            "db1:3306 is not lost: it answers; not undone: a; not undone: b"
+        );
         let lost = Endpoint::new("db1", 3306);
         let votes = ProcedureError::TooFewVotes { votes: 1, lost, needed: 2, left: left() };
         let told = "only 1 replicas report now that they can't connect to db1:3306, 2 are needed; a; b";

@@ -155,7 +155,7 @@ impl Failover {
                     replicas.push(Replica { server, source, weight: other.weight, received });
                 }
                 _ => left.push(format!(
-                    "{} replicates from elsewhere, or without global positions, and is left alone",
+                    "{} replicates from elsewhere, or not by GTID, and is left alone",
                     other.server
                 )),
             }

@@ -1,5 +1,6 @@
-//! The articles' set-up: hostgroups 100, 101, 102 and 9101, the preferred writer with weight 10000 and as a reader with
-//! 100, the others with 10000 as readers only, and no node read_only. What happens to it, and who has which role then.
+//! Plays through the articles' set-up: hostgroups 100, 101, 102 and 9101, the preferred writer with weight 10000 and as
+//! a reader with 100, the others with 10000 as readers only, and no node read_only. What happens to it, and who has
+//! which role then.
 
 use super::*;
 

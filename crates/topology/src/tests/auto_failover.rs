@@ -1,4 +1,4 @@
-//! `auto_failover`: what has to hold before a replica is made the writer, and who gets nothing afterwards.
+//! Tests `auto_failover`: what has to hold before a replica is made the writer, and who gets nothing afterwards.
 
 use proptest::prelude::*;
 

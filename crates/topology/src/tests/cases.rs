@@ -1,4 +1,4 @@
-//! One state of one node at a time: what becomes of everybody.
+//! Lists single states of one node: what becomes of everybody.
 
 use super::*;
 

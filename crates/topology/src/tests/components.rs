@@ -1,4 +1,4 @@
-//! Components that both call themselves Primary, and views whose members don't tell their addresses.
+//! Tests components that both call themselves Primary, and views whose members don't tell their addresses.
 
 use super::*;
 
@@ -94,6 +94,69 @@ fn of_two_that_both_go_on_without_quorum_the_one_with_the_writer_counts() {
         auto(world, &[0], 5);
     });
     assert_eq!(world.writer(), None);
+}
+
+/// Of three the third was made Primary apart, and is known for that.
+fn torn() -> World {
+    let mut world = started();
+    settle(&mut world, |world| {
+        in_view(world, &[2], 4);
+        in_view(world, &[0, 1], 4);
+    });
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    world
+}
+
+/// Seen in the simulator: nodes that are to take no work did not count for their component, and that made Primary apart was
+/// all that was left.
+#[test]
+fn a_component_is_there_as_long_as_any_of_its_nodes_is() {
+    let mut world = torn();
+    world.see_changed(1, |state| state.reject_queries = true);
+    world.see(0, Err(refused()));
+    world.decide();
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    assert_eq!(world.writer(), None);
+}
+
+/// Seen in the simulator: with the next view the numbers of both said nothing any more, and the smaller one was read from.
+#[test]
+fn a_node_known_for_another_component_stays_out_whatever_numbers_the_views_have() {
+    let mut world = torn();
+    // The writer leaves in order.
+    world.see(0, Err(refused()));
+    in_view(&mut world, &[1], 5);
+    world.decide();
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    // It is silent for long.
+    for _ in 0..5 {
+        world.see(2, Err(ProbeError::Timeout(800)));
+        world.decide();
+    }
+    settle(&mut world, |world| {
+        in_view(world, &[1], 5);
+        in_view(world, &[2], 4);
+    });
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    // It has joined again.
+    settle(&mut world, |world| {
+        in_view(world, &[1, 2], 6);
+    });
+    assert_eq!((world.writer(), reason(&world, 2)), (Some(1), String::new()));
+}
+
+/// Seen in the simulator: in the moment before it was taken out a Weir read the tables of the agreement there, and wrote by an
+/// epoch that was over.
+#[test]
+fn a_node_that_was_out_gets_no_role_in_a_component_of_its_own_for_a_moment() {
+    let mut world = started();
+    in_view(&mut world, &[0, 1], 4);
+    world.see_changed(2, |state| state.cluster_status = "non-Primary".to_owned());
+    world.decide();
+    world.see_changed(2, |state| state.cluster_status = "Primary".to_owned());
+    in_view(&mut world, &[2], 4);
+    world.decide();
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Properties that hold for every group and every source with its replicas, whatever they say.
+//! Checks properties that hold for every group and every source with its replicas, whatever they say.
 
 use proptest::prelude::*;
 
@@ -268,4 +268,14 @@ proptest! {
         let state = ReplicaState::from_rows([], [source]);
         prop_assert!(state.lag != Lag::NoReplica && state.is_read_only(ReadOnlyCheck::Either).is_err());
     }
+}
+
+#[test]
+fn the_history_of_a_group_is_its_name() {
+    let mut world = World::group(group_policy(WriterReads::No));
+    let history = member(0).group_name;
+    assert_eq!(world.roles.groups[0].history, history);
+    (0..3).for_each(|index| world.see_member(index, |state| state.members.clear()));
+    world.decide();
+    assert_eq!((world.writer(), &world.roles.groups[0].history), (None, &history));
 }

@@ -1,4 +1,4 @@
-//! MySQL Group Replication: states, elections, partitions.
+//! Tests MySQL Group Replication: states, elections, partitions.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tables of cases, scenarios over time, and properties that hold for every cluster.
+//! Tests the decision of roles: tables of cases, scenarios over time, and properties that hold for every cluster.
 
 mod articles;
 mod auto_failover;

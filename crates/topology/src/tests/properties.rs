@@ -1,4 +1,4 @@
-//! Properties that hold for every cluster, whatever the nodes say and in whatever order it is seen.
+//! Checks properties that hold for every cluster, whatever the nodes say and in whatever order it is seen.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Asynchronous replication: read_only, lag, and what is left to others.
+//! Tests asynchronous replication: read_only, lag, and what is left to others.
 
 use super::*;
 
@@ -412,4 +412,30 @@ fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
     let switching = Some(Switching { to: node(1), by: "a".into() });
     assert_eq!(see(&mut world, read(0, 6, switching.clone(), 4)).awaited, ["b".into()]);
     assert_eq!(see(&mut world, read(0, 6, switching, 6)).awaited, []);
+}
+
+/// Writes of one source need not be at another.
+#[test]
+fn the_only_writer_names_the_history() {
+    let named =
+        |read_only, id: &str| ReplicaState { id: id.to_owned(), ..server(read_only, Lag::Seconds(0)) };
+    let mut world = World::replicated(replication_policy());
+    assert_eq!(world.roles.groups[0].history, "", "it has not told its name");
+    world.see_server(0, ReplicaState { domain: "0".to_owned(), ..named(false, "1") });
+    world.decide();
+    assert_eq!(world.roles.groups[0].history, "1 0");
+    let before = world.roles.clone();
+    world.see_server(0, named(false, "a"));
+    world.decide();
+    assert_eq!(world.roles.groups[0].history, "a");
+    assert!(!world.roles.same_as(&before), "workers are told");
+    world.see_server(1, named(false, "b"));
+    world.decide();
+    assert_eq!(world.roles.groups[0].history, "", "two write");
+    world.see_server(0, named(true, "a"));
+    world.decide();
+    assert_eq!(world.roles.groups[0].history, "b");
+    world.see_server(1, named(true, "b"));
+    world.decide();
+    assert_eq!((world.picture().as_str(), world.roles.groups[0].history.as_str()), ("R R R", "b"));
 }

@@ -1,4 +1,4 @@
-//! Scenarios over time: failover, hysteresis, components, returns.
+//! Plays scenarios over time: failover, hysteresis, components, returns.
 
 use super::*;
 
@@ -542,4 +542,16 @@ fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
     world.decide();
     see(&mut world, 5, 3);
     assert_eq!(world.roles.groups[0].yields_to, None);
+}
+
+#[test]
+fn the_history_stays_without_a_writer() {
+    let mut world = World::new(policy(WriterReads::No));
+    let history = synced(0).cluster_state_uuid;
+    assert_eq!(world.roles.groups[0].history, history);
+    (0..3)
+        .for_each(|index| world.see_changed(index, |state| state.cluster_status = "non-Primary".to_owned()));
+    world.decide();
+    assert_eq!((world.writer(), &world.roles.groups[0].history), (None, &history));
+    assert_eq!(World::unseen(policy(WriterReads::No)).roles.groups.len(), 0);
 }

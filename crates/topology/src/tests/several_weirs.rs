@@ -1,4 +1,4 @@
-//! Several Weirs in front of one cluster, which they share with the epoch row in it.
+//! Tests several Weirs in front of one cluster, which they share with the epoch row in it.
 
 use std::cell::RefCell;
 use std::rc::Rc;

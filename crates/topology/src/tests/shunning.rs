@@ -1,4 +1,4 @@
-//! Servers to which connections fail, or whose pings take too long.
+//! Tests servers to which connections fail, or whose pings take too long.
 
 use std::time::Duration;
 

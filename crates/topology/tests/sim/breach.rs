@@ -1,8 +1,8 @@
 //! Rules broken on purpose, to see that the simulator notices.
 
 use weir_topology::{
-    Failback, InstanceId, LocalState, Maintenance, Millis, Observation, Policy, Roles, ServerState, Status,
-    roles,
+    Failback, InstanceId, LocalState, Maintenance, Millis, Observation, Policy, Role, Roles, ServerState,
+    Status, roles,
 };
 
 use crate::chaos::Action;
@@ -11,8 +11,11 @@ use crate::fault::Fault;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
-use crate::stage::{CHOOSING, FAILOVERS, GROUPS, REPLICAS, SWITCHOVERS};
+use crate::stage::{CHOOSING, COMPONENTS, FAILOVERS, GROUPS, NAMES, REPLICAS, SWITCHOVERS, has_ghosts};
 use crate::weir::{READERS, WRITERS, Weir};
+
+/// The rows of Weirs that are read where not all are.
+const FEW: usize = 64;
 
 /// How a world is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,10 @@ pub(crate) enum Breach {
     NeverGivesBack,
     /// It gets it back at once.
     IgnoresUptime,
+    /// Any component of the cluster that calls itself Primary will do.
+    IgnoresComponents,
+    /// Of the rows of all Weirs only the first are read.
+    ReadsFewPeers,
     /// A member counts whomever it reaches.
     GroupIgnoresQuorum,
     /// Silence says nothing against a member.
@@ -128,6 +135,10 @@ pub(crate) enum Breach {
     ReplicasEmptyReaders,
     /// When the source is lost, a replica is written to.
     ReplicasPromote,
+    /// A source that was replaced while it was away is written to as soon as it is back.
+    ReplicasForgetReplaced,
+    /// What was seen of a server counts for the one to which its name leads now.
+    ReplicasKeepMoved,
     /// With `auto_failover` it is not looked at again whether the writer is lost before it is replaced.
     FailoverLooksOnce,
     /// Any replica will do.
@@ -159,7 +170,7 @@ pub(crate) enum Breach {
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 46] = [
+    pub(crate) const ALL: [Self; 50] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -177,6 +188,8 @@ impl Breach {
         Self::AddsWriters,
         Self::NeverGivesBack,
         Self::IgnoresUptime,
+        Self::IgnoresComponents,
+        Self::ReadsFewPeers,
         Self::GroupIgnoresQuorum,
         Self::GroupIgnoresTimeouts,
         Self::GroupIgnoresReadOnly,
@@ -193,6 +206,8 @@ impl Breach {
         Self::ReplicasChooseOne,
         Self::ReplicasEmptyReaders,
         Self::ReplicasPromote,
+        Self::ReplicasForgetReplaced,
+        Self::ReplicasKeepMoved,
         Self::FailoverLooksOnce,
         Self::FailoverTakesAny,
         Self::FailoverNever,
@@ -216,20 +231,23 @@ impl Breach {
 
     /// Whether it takes several Weirs that agree on an epoch.
     pub(crate) fn is_of_agreement(self) -> bool {
-        matches!(self, Self::IgnoresLease | Self::ComparesNothing | Self::AwaitsNoLease | Self::IgnoresPeers)
+        let is_of_rows = matches!(self, Self::ReadsFewPeers | Self::IgnoresPeers);
+        is_of_rows || matches!(self, Self::IgnoresLease | Self::ComparesNothing | Self::AwaitsNoLease)
     }
 
     /// The worlds in which it shows.
     pub(crate) fn seeds(self) -> impl Iterator<Item = u64> {
         let first = match self {
             Self::AddsWriters | Self::NeverGivesBack | Self::IgnoresUptime => CHOOSING,
+            Self::IgnoresComponents => COMPONENTS,
+            Self::ReplicasKeepMoved => NAMES,
             _ if self >= Self::SwitchoverTakesNoLock => SWITCHOVERS,
             _ if self >= Self::FailoverLooksOnce => FAILOVERS,
             _ if self >= Self::ReplicasIgnoreReadOnly => REPLICAS,
             _ if self >= Self::GroupIgnoresQuorum => GROUPS,
             _ => u64::from(self.is_of_agreement()),
         };
-        (first..).step_by(2)
+        (first..).step_by(2).filter(move |seed| self != Self::ReadsFewPeers || has_ghosts(*seed))
     }
 
     /// How often what makes the rule count is done, percent of all that is done.
@@ -245,6 +263,7 @@ impl Breach {
             Self::IgnoresMaintenance => Action::Maintain(node, true),
             Self::IgnoresHistory => Action::SetApart(node),
             Self::IgnoresTimeouts => Action::Hang(node),
+            Self::IgnoresComponents => Action::SplitBrain(node),
             // One that has not heard of the next epoch yet.
             Self::AwaitsNoLease if random.percent(60) => {
                 Action::StopWeir(weir, random.within(100 * MS..2500 * MS))
@@ -253,6 +272,8 @@ impl Breach {
                 Action::SetPath(weir, node, broken)
             }
             Self::IgnoresLease => Action::StopWeir(weir, 8000 * MS),
+            // Nothing more has to happen.
+            Self::ReadsFewPeers => Action::Repair,
             _ => Action::Kill(node),
         }
     }
@@ -277,6 +298,7 @@ impl Breach {
                 policy.galera.iter_mut().for_each(|row| row.choices.uptime_min_ms = 0);
             }
             Self::FailsBack => previous = forget_writers(previous),
+            Self::IgnoresComponents => previous = forget_components(previous),
             _ => seen.iter_mut().for_each(|seen| self.embellish(seen, &instance, now)),
         }
         if self == Self::HoldsForEver {
@@ -305,6 +327,9 @@ impl Breach {
         if let Some(read) = &mut seen.epoch {
             if let (Self::AwaitsNoLease, Some(row)) = (self, &mut read.row) {
                 row.is_open = true;
+            }
+            if self == Self::ReadsFewPeers {
+                read.instances.truncate(FEW);
             }
             if self == Self::IgnoresPeers {
                 read.instances.retain(|row| &row.instance == instance);
@@ -341,5 +366,15 @@ fn forget_writers(mut previous: Roles) -> Roles {
     for group in previous.groups.iter_mut().filter(|group| group.hold.is_none()) {
         group.writers.clear();
     }
+    previous
+}
+
+/// The same memory, as if components had only just begun to exclude each other, and all nodes worked: then it is never time
+/// to choose one.
+fn forget_components(mut previous: Roles) -> Roles {
+    for group in &mut previous.groups {
+        (group.split_since, group.apart) = (None, Vec::new());
+    }
+    previous.places.iter_mut().for_each(|place| place.role = Role::Reader);
     previous
 }

@@ -39,6 +39,12 @@ pub(crate) enum Action {
     /// Is killed and started again, by mistake as a cluster of its own.
     SetApart(usize),
     StartApart(usize),
+    /// A part of the cluster is cut off; a moment later somebody makes it Primary.
+    SplitBrain(usize),
+    Branch(u8),
+    /// A server's name leads to another machine from now on; a Weir hears of it.
+    Move(usize),
+    Learn(usize, usize),
     Repair,
     /// With replication: a person makes a server the source of the others.
     Promote(usize),

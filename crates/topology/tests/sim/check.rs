@@ -65,6 +65,7 @@ impl Checked for World {
         for weir in 0..self.weirs.len() {
             if self.weirs[weir].is_awake() {
                 self.check_quorum(weir);
+                self.check_branches(weir);
                 self.check_reader(weir);
                 let quiet_since = self.context.disturbed_at.max(self.weirs[weir].awake_since);
                 if self.context.now > quiet_since + self.bounds.writer {
@@ -118,14 +119,17 @@ impl World {
             }
             node.unwritable_since = since(node.unwritable_since, writable);
             let reads = quorum && node.wants_reads();
+            let answers = quorum && node.is_open && !node.busy;
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.cluster.paths[weir][index];
                 let is_clear = path.works() && path.delay == 0;
                 let good = &mut asker.reach[index];
                 good.clear_since = since(good.clear_since, !is_clear);
                 good.reads_since = since(good.reads_since, !(is_clear && reads));
+                good.quorum_since = since(good.quorum_since, !(is_clear && answers));
             }
         }
+        self.note_branches();
     }
 
     /// Rule 1: no writes to a node without quorum for longer than it takes to notice.
@@ -148,7 +152,7 @@ impl World {
     /// Rule 3: somebody reads while a healthy node lives.
     fn check_reader(&mut self, weir: usize) {
         let asker = &self.weirs[weir];
-        if asker.has_reader() || !asker.believes_in_cluster() {
+        if asker.has_reader() || !asker.believes_in_cluster() || self.is_torn(weir) {
             return;
         }
         let (now, detect) = (self.context.now, self.bounds.detect);
@@ -188,6 +192,7 @@ impl World {
         match (asker.writer, possible) {
             // It may be that another reaches the writer, or that one that reaches nobody may still be writing.
             (None, Some(_)) if asker.settings.policy.epoch.is_some() && self.is_somebody_cut_off() => {}
+            (None, Some(_)) if self.is_torn(weir) => {}
             (None, Some(possible)) => {
                 return self.fail(|| format!("weir {weir} has no writer although n{possible} could write"));
             }

@@ -269,6 +269,7 @@ impl Cluster {
         if started.history != 0 {
             // Whoever starts it has seen the mistake.
             (started.history, started.received, started.applied) = (0, 0, 0);
+            started.is_branch = false;
         }
         started.process = Process::Running;
         started.applied_at = now;
@@ -335,6 +336,16 @@ impl Cluster {
         match cut {
             true => context.within(suspect..suspect + 200 * MS, Event::Regroup),
             false => context.within(50 * MS..900 * MS, Event::Regroup),
+        }
+    }
+
+    /// Cuts all links between nodes of a set and others.
+    pub(crate) fn divide(&mut self, context: &mut Context, set: u8) {
+        let side = |node: usize| set & (1 << node) != 0;
+        for one in 0..self.nodes.len() {
+            for two in (0..one).filter(|two| side(*two) != side(one)) {
+                self.set_link(context, one, two, true);
+            }
         }
     }
 

@@ -331,15 +331,21 @@ impl Cluster {
             return;
         }
         self.logs[0].truncate(length);
+        let tables = self.tables_after(&self.logs[0]);
+        let epoch = tables.row.as_ref().map_or(0, |row| row.epoch);
+        self.epochs.retain(|known| known.number <= epoch);
+        self.tables[0] = tables;
+    }
+
+    /// What the Weirs' tables are made by these transactions.
+    pub(crate) fn tables_after(&self, log: &[usize]) -> Tables {
         let mut tables = Tables::default();
-        for write in &self.logs[0] {
+        for write in log {
             if let Payload::Enter(entry) = &self.writes[*write].payload {
                 tables.apply(entry, self.breach);
             }
         }
-        let epoch = tables.row.as_ref().map_or(0, |row| row.epoch);
-        self.epochs.retain(|known| known.number <= epoch);
-        self.tables[0] = tables;
+        tables
     }
 
     /// A person makes the most advanced node a Primary component, where all is lost; it must run for that.

@@ -1,12 +1,14 @@
-//! Whole worlds around the real decision, in virtual time: servers that die, hang, are cut off, join and are set up
+//! Runs whole worlds around the real decision, in virtual time: servers that die, hang, are cut off, join and are set up
 //! wrongly, a network that loses and delays, and one to three Weirs with clocks of their own. What a Weir decides is
 //! decided by [`weir_topology::roles`] itself; the rest of the world is modelled. After every step the rules of the
 //! crate are looked at from outside, knowing the truth.
 //!
-//! Five kinds: Galera, in those with odd numbers with an epoch (where 8 divides the next number, with the rows of a hundred
+//! Kinds: Galera, in those with odd numbers with an epoch (where 8 divides the next number, with the rows of a hundred
 //! Weirs that are gone); the same with several writers, or one that takes its
 //! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on), and the same with
-//! `auto_failover` (from 4000000 on), and with switchovers that are ordered of several Weirs at once (from 5000000 on).
+//! `auto_failover` (from 4000000 on), and with switchovers that are ordered of several Weirs at once (from 5000000 on);
+//! Galera again, with parts of the cluster that are made Primary while the others go on (from 6000000 on); replication
+//! with names of servers that lead elsewhere from a moment on (from 7000000 on).
 //! There what Weirs do with the servers is real, too: each procedure runs on a thread of its own, question by question.
 //!
 //! Rules are broken on purpose ([`breach`]), at the moments in which they matter (`follow/auto_failover/strikes.rs`); and one
@@ -27,6 +29,7 @@ mod group;
 mod node;
 mod queue;
 mod random;
+mod split_brain;
 mod stage;
 mod strikes;
 mod watch;
@@ -37,7 +40,7 @@ use std::thread;
 
 use breach::{Breach, Trial};
 use fault::{Blow, Fault, Moved};
-use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, run};
+use stage::{CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, NAMES, REPLICAS, SWITCHOVERS, Tally, run};
 
 /// Worlds in which something was found once; they come first.
 ///
@@ -59,6 +62,9 @@ use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, 
 ///   the former one out.
 /// - 4007361: replicas that replicated from the next writer already counted as votes against the lost one for a Weir that
 ///   could not reach that writer, and made another.
+/// - 6000021: nodes that were to take no work did not count for their component, so that one that was made Primary apart was
+///   all that was left. 6000348: with the next view the numbers of both said nothing of that any more. 6000522: nor after a
+///   silence. 6000153: until it was taken out a Weir read the tables of the agreement there.
 ///
 /// And those in which the model asked for too much:
 ///
@@ -74,10 +80,11 @@ use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, 
 /// - 1005931: an epoch was opened since the cluster went on without the former writer, which then came back.
 /// - 7635: a writer hung when it had been claimed, before that Weir, or another one, had heard that it was.
 /// - 5008054: a Weir did not count a former writer for its successor, as it had seen it in no such role.
-const KEPT: [u64; 29] = [
+const KEPT: [u64; 33] = [
     24, 229, 230, 4773, 7635, 16_731, 1_000_005, 1_000_183, 1_005_931, 2_000_002, 2_000_028, 2_000_567,
     2_001_899, 2_004_029, 2_009_220, 3_000_108, 3_000_359, 3_002_521, 4_000_556, 4_000_785, 4_002_024,
-    4_002_451, 4_007_361, 5_000_562, 5_001_946, 5_001_997, 5_003_223, 5_005_062, 5_008_054,
+    4_002_451, 4_007_361, 5_000_562, 5_001_946, 5_001_997, 5_003_223, 5_005_062, 5_008_054, 6_000_021,
+    6_000_153, 6_000_348, 6_000_522,
 ];
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;
@@ -91,6 +98,8 @@ const GROUP_WORLDS: u64 = 60;
 const REPLICA_WORLDS: u64 = 40;
 const FAILOVER_WORLDS: u64 = 40;
 const SWITCHOVER_WORLDS: u64 = 40;
+const COMPONENT_WORLDS: u64 = 40;
+const NAME_WORLDS: u64 = 40;
 /// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many, and a lost source is
 /// waited for.
 const WORLDS_PER_BREACH: usize = 100;
@@ -106,8 +115,8 @@ fn steps_with(breach: Breach) -> u64 {
 
 fn steps_of(seed: u64) -> u64 {
     match seed {
-        FAILOVERS.. => STEPS_FAILING_OVER,
-        ..GROUPS if seed % 2 == 1 => STEPS_AGREEING,
+        FAILOVERS..COMPONENTS => STEPS_FAILING_OVER,
+        ..GROUPS | COMPONENTS..NAMES if seed % 2 == 1 => STEPS_AGREEING,
         _ => STEPS,
     }
 }
@@ -218,6 +227,16 @@ fn auto_failover_keeps_the_rules() {
 #[test]
 fn switchovers_keep_the_rules() {
     keep_the_rules(SWITCHOVERS, SWITCHOVER_WORLDS);
+}
+
+#[test]
+fn split_brains_keep_the_rules() {
+    keep_the_rules(COMPONENTS, COMPONENT_WORLDS);
+}
+
+#[test]
+fn names_that_move_keep_the_rules() {
+    keep_the_rules(NAMES, NAME_WORLDS);
 }
 
 #[test]

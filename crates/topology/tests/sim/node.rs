@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) state: LocalState,
     /// Which history its data belongs to.
     pub(crate) history: usize,
+    /// That began as the cluster's, and goes by its UUID.
+    pub(crate) is_branch: bool,
     /// Whether it has all transactions up to `received`.
     pub(crate) complete: bool,
     /// Transactions received, in the order of the history.
@@ -101,6 +103,7 @@ impl Node {
             last_primary: Some(0),
             state: LocalState::Synced,
             history: 0,
+            is_branch: false,
             complete: true,
             received: 0,
             applied: 0,
@@ -210,7 +213,7 @@ pub(crate) fn answer(
         last_committed: u64::try_from(node.applied).unwrap_or(0),
         node_name: format!("n{index}"),
         segment: node.segment,
-        cluster_state_uuid: uuid_of(node.history),
+        cluster_state_uuid: uuid_of(if node.is_branch { 0 } else { node.history }),
         ..GaleraState::default()
     };
     let Some(view) = node.view.and_then(|view| views.get(view)) else {

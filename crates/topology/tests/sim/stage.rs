@@ -18,6 +18,22 @@ pub(crate) const FAILOVERS: u64 = 4_000_000;
 /// The same with switchovers that people order, in half of them without `auto_failover`.
 pub(crate) const SWITCHOVERS: u64 = 5_000_000;
 
+/// Galera worlds from this one on have components that all call themselves Primary.
+pub(crate) const COMPONENTS: u64 = 6_000_000;
+
+/// Worlds from this one on have replication with names of servers that move.
+pub(crate) const NAMES: u64 = 7_000_000;
+
+/// Whether a world has rows of a hundred Weirs that are gone.
+pub(crate) fn has_ghosts(seed: u64) -> bool {
+    seed < CHOOSING && seed % 8 == 7
+}
+
+/// Whether somebody makes parts of a Galera cluster Primary while the others go on.
+pub(crate) fn has_split_brains(seed: u64) -> bool {
+    (COMPONENTS..NAMES).contains(&seed)
+}
+
 /// What is wrong, with the way there.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -56,6 +72,8 @@ impl Tally {
 /// Runs the world of a seed for so many steps.
 pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
     match seed {
+        NAMES.. => Follow::<Replicas>::run(seed, steps, trial, traced),
+        COMPONENTS.. => World::run(seed, steps, trial, traced),
         FAILOVERS.. => Follow::<AutoFailover>::run(seed, steps, trial, traced),
         REPLICAS.. => Follow::<Replicas>::run(seed, steps, trial, traced),
         GROUPS.. => Follow::<Group>::run(seed, steps, trial, traced),

@@ -2,6 +2,7 @@
 
 use weir_topology::Maintenance;
 
+use crate::breach::Breach;
 use crate::chaos::{Action, Disturbed};
 use crate::cluster::{Path, WEIRS_MAX};
 use crate::node::Process;
@@ -27,6 +28,9 @@ impl Disturbed for World {
             && random.percent(20)
         {
             return rule.provocation(random, weir, node);
+        }
+        if self.has_split_brains && random.percent(12) {
+            return Action::SplitBrain(node);
         }
         match random.within(0..100) {
             0..16 => Action::Kill(node),
@@ -68,19 +72,14 @@ impl Disturbed for World {
             }
             Action::StartApart(node) => return cluster.start_apart(context, node),
             Action::Switch(node) => return self.switch(node),
+            Action::SplitBrain(node) => return self.split(node),
+            Action::Branch(set) => return self.branch(set),
             _ => context.disturb(|| format!("{action:?}")),
         }
         match action {
             Action::Cut(one, two) => cluster.set_link(context, one, two, true),
             Action::Mend(one, two) => cluster.set_link(context, one, two, false),
-            Action::Divide(set) => {
-                let side = |node: usize| set & (1 << node) != 0;
-                for one in 0..cluster.nodes.len() {
-                    for two in (0..one).filter(|two| side(*two) != side(one)) {
-                        cluster.set_link(context, one, two, true);
-                    }
-                }
-            }
+            Action::Divide(set) => cluster.divide(context, set),
             Action::SetPath(weir, node, path) => cluster.paths[weir][node] = path,
             Action::ReadOnly(node, on) => cluster.nodes[node].read_only = on,
             Action::Desync(node, on) => cluster.nodes[node].desync = on,
@@ -98,6 +97,10 @@ impl Disturbed for World {
     }
 
     fn mend(&mut self) {
+        if self.trial.rule() == Some(Breach::ReadsFewPeers) {
+            // For as long as it takes to miss answers to writes.
+            self.context.calm(self.bounds.writer + 10_000 * MS);
+        }
         let count = self.cluster.nodes.len();
         for weir in 0..WEIRS_MAX {
             for node in 0..count {

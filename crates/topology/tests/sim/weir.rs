@@ -216,6 +216,8 @@ pub(crate) struct Weir {
     /// It has written into the cluster's history in this life.
     pub(crate) knew_history: bool,
     pub(crate) reach: [Reach; NODES_MAX],
+    /// The servers of which nothing has been heard since their names have moved.
+    pub(crate) is_unheard: [bool; NODES_MAX],
     pub(crate) epoch_state: EpochState,
 }
 
@@ -226,6 +228,8 @@ pub(crate) struct Reach {
     pub(crate) clear_since: Option<Time>,
     /// And the node could read.
     pub(crate) reads_since: Option<Time>,
+    /// And it belongs to the cluster that lasts.
+    pub(crate) quorum_since: Option<Time>,
 }
 
 /// A change of the writer.
@@ -279,7 +283,8 @@ impl Weir {
             checked_at: 0,
             knew_history: false,
             epoch_state: EpochState::default(),
-            reach: [Reach { clear_since: Some(0), reads_since: Some(0) }; NODES_MAX],
+            is_unheard: [false; NODES_MAX],
+            reach: [Reach { clear_since: Some(0), reads_since: Some(0), quorum_since: Some(0) }; NODES_MAX],
         }
     }
 
@@ -300,6 +305,7 @@ impl Weir {
         (self.runs, self.stopped, self.is_stalled, self.awake_since) = (true, false, false, context.now);
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
         (self.writer, self.last_writer, self.knew_history) = (None, None, false);
+        self.is_unheard = [false; NODES_MAX];
         self.writers.clear();
         self.waiting.clear();
         self.epoch_state = EpochState::default();
@@ -334,6 +340,7 @@ impl Weir {
         if result.is_err() {
             self.probes[node].failed_at = now;
         }
+        self.is_unheard[node] &= result.is_err();
         let before = self.seen.iter().position(|seen| seen.endpoint == server);
         let after = Observation::after(before.map(|before| &self.seen[before]), &server, at, result);
         let after = after.with_question(self.clock(self.probes[node].asked_at));
@@ -371,6 +378,18 @@ impl Weir {
             let turn = probe.turn;
             context.after(0, Event::Probe { weir, life, node, turn });
         }
+    }
+
+    /// A name leads elsewhere. What was seen of the server that was there says nothing of the one that is there now, and
+    /// what it still answers is not heard.
+    pub(crate) fn follow_name(&mut self, context: &mut Context, node: usize, forgets: bool) {
+        let server = endpoint(node);
+        self.seen.retain(|seen| !forgets || seen.endpoint != server);
+        self.is_unheard[node] = true;
+        let probe = &mut self.probes[node];
+        (probe.is_asking, probe.again) = (false, false);
+        probe.id += 1;
+        self.look_now(context, node);
     }
 
     /// Decides; returns the change of the writer, if there was one.

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, ClusterSettings, Context, Path, Payload, Write};
 use crate::epoch_tables::Tables;
 use crate::node::Process;
 use crate::queue::{Event, MS, Reply};
-use crate::stage::{CHOOSING, Stage};
+use crate::stage::{CHOOSING, COMPONENTS, Stage, has_ghosts, has_split_brains};
 use crate::watch::Watch;
 use crate::weir::{self, Weir};
 
@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) trial: Trial,
     /// The node that was first written to by each epoch.
     pub(crate) first_writes: Vec<(u64, usize)>,
+    /// Parts of the cluster are made Primary while the others go on.
+    pub(crate) has_split_brains: bool,
 }
 
 impl Watch for World {
@@ -75,12 +77,12 @@ impl Stage for World {
             transfer: random.within(500 * MS..4000 * MS),
         };
         let mut policy = weir::Settings::any(&mut random, nodes, agrees);
-        if seed >= CHOOSING {
+        if (CHOOSING..COMPONENTS).contains(&seed) {
             policy.choose(&mut crate::random::random(!seed));
         }
         let weirs = Weir::several(weirs, &policy, &mut random);
         let mut cluster = Cluster { breach: trial.breach(), ..Cluster::new(settings, &segments) };
-        if seed % 8 == 7 && seed < CHOOSING {
+        if has_ghosts(seed) {
             cluster.tables = vec![Tables::with_ghosts(&mut crate::random::random(!seed))];
         }
         let mut context = Context::new(random, traced);
@@ -92,6 +94,7 @@ impl Stage for World {
             weirs,
             trial,
             first_writes: Vec::new(),
+            has_split_brains: has_split_brains(seed),
         }
     }
 

@@ -1,3 +1,5 @@
+//! Checks where servers' names lead, while lookups answer, change and fail.
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;

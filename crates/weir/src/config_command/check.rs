@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use weir_config::Config;
-use weir_monitor::{Reach, Remedy, ServerCheck, examine};
+use weir_monitor::{Reach, Remedy, Risk, ServerCheck, examine};
 
 use super::{CheckArgs, Finding};
 use crate::config_file::Source;
@@ -45,6 +45,15 @@ struct CheckedServer {
     writer_hostgroup: u32,
     server: String,
     missing: Vec<Missing>,
+    /// Settings with which data may be lost or mixed up, whatever a proxy does. They are no fault of the configuration.
+    risks: Vec<RiskySetting>,
+}
+
+#[derive(serde::Serialize)]
+struct RiskySetting {
+    setting: String,
+    effect: &'static str,
+    remedy: &'static str,
 }
 
 #[derive(serde::Serialize)]
@@ -102,12 +111,15 @@ fn show(cluster: &Cluster) {
     if let Some(error) = &cluster.error {
         eprintln!("weir: {error}");
     }
-    for CheckedServer { writer_hostgroup, server, missing } in &cluster.servers {
+    for CheckedServer { writer_hostgroup, server, missing, risks } in &cluster.servers {
         if missing.is_empty() {
             println!("hostgroup {writer_hostgroup} {server}: nothing is missing");
         }
         for Missing { what, lost } in missing {
             println!("hostgroup {writer_hostgroup} {server}: {what}; without it, {lost}");
+        }
+        for RiskySetting { setting, effect, remedy } in risks {
+            println!("hostgroup {writer_hostgroup} {server}: risk: {setting}: {effect}; set {remedy}");
         }
     }
     for remedy in &cluster.remedies {
@@ -124,12 +136,14 @@ fn look(config: &Config) -> Cluster {
         }
     };
     let mut cluster = Cluster { error: None, servers: Vec::new(), remedies: BTreeSet::new() };
-    for ServerCheck { writer_hostgroup, server, findings } in examine(config, &reach) {
+    for ServerCheck { writer_hostgroup, server, findings, risks } in examine(config, &reach) {
         let server = server.to_string();
         let remedies = findings.iter().filter_map(|finding| finding.remedy.as_ref());
         cluster.remedies.extend(remedies.map(|remedy| advice(remedy, &server)));
         let missing = findings.into_iter().map(|finding| Missing { what: finding.what, lost: finding.lost });
-        cluster.servers.push(CheckedServer { writer_hostgroup, server, missing: missing.collect() });
+        let risks = risks.into_iter().map(|Risk { setting, effect, remedy }| RiskySetting { setting, effect, remedy });
+        let (missing, risks) = (missing.collect(), risks.collect());
+        cluster.servers.push(CheckedServer { writer_hostgroup, server, missing, risks });
     }
     cluster
 }

@@ -232,7 +232,7 @@ fn serve_client(mut client: UnixStream, context: &RequestContext) -> io::Result<
             Ok(request) => {
                 answer(request, statistics, orders, |step| drop(put(&mut client, &Answer::Step { step })))
             }
-            Err(error) => Answer::Refused { error: format!("no request: {error}") },
+            Err(error) => Answer::Refused { error: format!("not a valid request: {error}") },
         },
         None => Answer::Refused { error: format!("a request has at most {REQUEST_BYTES_MAX} bytes") },
     };

@@ -16,7 +16,7 @@ use crate::engine::RunningWeir;
 use crate::startup::Origin;
 use crate::takeover::Seal;
 use crate::tls::Tls;
-use crate::web::WebSource;
+use weir_web::WebSource;
 
 /// What admins can have done.
 pub(super) fn engine(

@@ -5,8 +5,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use weir_admin::AdminSockets;
 use weir_config::{Config, InForce};
-use weir_monitor::{LatestRoles, Monitor, ServerAddresses};
+use weir_monitor::ServerAddresses;
 use weir_operations::{Context, DrainedServers, Operations};
 use weir_proxy::service::{Publisher, Service};
 use weir_proxy_sync::ProxySync;
@@ -14,7 +15,7 @@ use weir_query_log::Writer;
 use weir_statistics::{HistoryWriter, RunningState, Statistics, StatsCollector};
 use weir_topology::Endpoint;
 
-use super::preparation::{BoundSockets, Prepared};
+use super::preparation::{BoundSockets, Pending, Prepared};
 use super::reload::Reloader;
 use super::running_proxy::RunningProxy;
 use super::takeover::TakeoverState;
@@ -25,10 +26,10 @@ use crate::logs;
 use crate::notify;
 use crate::pid_file::PidFile;
 use crate::program::Program;
-use crate::scheduler::Scheduler;
 use crate::server_tls::towards_proxy;
 use crate::startup::Origin;
-use crate::web::{Web, WebSource};
+use weir_scheduler::Scheduler;
+use weir_web::{Web, WebSource};
 
 /// A Weir that takes clients.
 pub(super) struct Started {
@@ -41,95 +42,58 @@ pub(super) struct Started {
 /// Takes clients, and begins everything else. No other process listens at the sockets any more.
 pub(super) fn start(
     prepared: Prepared,
+    pending: Pending,
     sockets: BoundSockets,
     control: Control,
     origin: &Origin,
     program: Program,
     events: &Sender<Event>,
 ) -> Result<Started, ServeError> {
-    let Prepared {
-        config,
-        store,
-        unsaved,
-        tls,
-        snapshots,
-        log,
-        unopened_log,
-        drained,
-        epochs,
-        roles,
-        names,
-        monitor,
-    } = prepared;
-    log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
-    unopened_log.open(&config.datadir)?;
     let BoundSockets { mut service, mut admin, web } = sockets;
-    admin.own();
-    let pid_file = PidFile::write(origin.pidfile.as_deref(), &config.datadir);
-    let waits = service.publisher();
-    snapshots.registry.on_covered(move |workers| waits.covered(workers));
-    service.open()?;
-    // The start has succeeded.
-    unsaved.save(&mut store.lock().unwrap_or_else(PoisonError::into_inner))?;
-    monitor.serve();
-    let (workers, io_driver) = (service.publisher().workers(), service.io_driver());
-    tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
-    log_listeners(&service);
+    let pid_file = let_clients_in(&prepared, pending, &mut service, &mut admin, origin)?;
     let publisher = service.publisher();
-    let in_force = InForce::new(&config);
-    let state = KnownState { in_force: in_force.clone(), names: names.clone(), drained: drained.clone() };
-    let Counting { log_writer, statistics } =
-        Counting::begin(&config, &publisher, &roles, &snapshots.instance, &monitor, state)?;
+    let in_force = InForce::new(&prepared.config);
+    let Counting { log_writer, statistics } = Counting::begin(&prepared, &publisher, in_force.clone())?;
+    let Prepared { config, store, tls, names, .. } = &prepared;
     let shown = WebSource::new(statistics.clone());
-    let web = Web::start(&config, web, shown.clone())?;
-    control.start(statistics.clone(), orders_to(events), admin_setup::seal(&store))?;
+    let web = Web::start(config, web, shown.clone())?;
+    control.start(statistics.clone(), orders_to(events), admin_setup::seal(store))?;
     let history = HistoryWriter::start(&config.datadir.join(weir_store::STATS_FILE), statistics.clone())?;
-    let engine = admin_setup::engine(origin, events, &publisher, &statistics, &names, shown, tls.clone());
-    let admin = admin_setup::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
+    let engine = admin_setup::engine(origin, events, &publisher, &statistics, names, shown, tls.clone());
+    let admin = admin_setup::open(config, admin, tls.as_ref(), store.clone(), engine)?;
     let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
-    let scheduler = Scheduler::start(&config)?;
-    let config_sender = ConfigSender::new(events.clone(), &config.datadir, &names);
-    let reloader = Reloader::start(origin.clone(), store, config_sender, admin.clone())?;
+    let scheduler = Scheduler::start(config)?;
+    let config_sender = ConfigSender::new(events.clone(), &config.datadir, names);
+    let reloader = Reloader::start(origin.clone(), store.clone(), config_sender, admin.clone())?;
     notify::ready();
     // Those that were decided so far, which nobody has followed yet.
     let _ = events.send(Event::Roles);
     let is_elsewhere = events.clone();
     names.watch(move || drop(is_elsewhere.send(Event::Addresses)))?;
-    let proxy = RunningProxy { publisher: publisher.clone(), log: log.clone(), events: events.clone() };
-    let operations = Operations::new(Context {
-        config: Arc::new(config.clone()),
-        reach: snapshots.reach(),
-        instance: snapshots.instance.clone(),
-        registry: snapshots.registry.clone(),
-        roles: roles.clone(),
-        drained: drained.clone(),
-        planner: monitor.planner(),
-        reporter: monitor.reporter(),
-        proxy: Arc::new(proxy),
-    });
+    let operations = operations(&prepared, &publisher, events);
     operations.announce_failovers();
     let server = Server {
         reloader: Some(reloader),
         proxy_sync: Some(proxy_sync),
         history: Some(history),
         admin,
-        config,
+        config: prepared.config,
         in_force,
-        snapshots,
-        roles,
-        names,
+        snapshots: prepared.snapshots,
+        roles: prepared.roles,
+        names: prepared.names,
         published: Arc::default(),
-        log,
-        drained,
-        epochs,
+        log: prepared.log,
+        drained: prepared.drained,
+        epochs: prepared.epochs,
         operations,
         publisher,
         collector: statistics.collector,
         web,
         last_answers: None,
-        monitor,
+        monitor: prepared.monitor,
         scheduler,
-        tls,
+        tls: prepared.tls,
         is_paused: false,
         control,
         pid_file,
@@ -139,6 +103,46 @@ pub(super) fn start(
     Ok(Started { server, service, log_writer })
 }
 
+/// Opens the data port. Behind that the start has succeeded: what is new is saved, and other Weirs are told.
+fn let_clients_in(
+    prepared: &Prepared,
+    pending: Pending,
+    service: &mut Service,
+    admin: &mut AdminSockets,
+    origin: &Origin,
+) -> Result<PidFile, ServeError> {
+    let Prepared { config, store, snapshots, log, monitor, .. } = prepared;
+    log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
+    pending.unopened_log.open(&config.datadir)?;
+    admin.own();
+    let pid_file = PidFile::write(origin.pidfile.as_deref(), &config.datadir);
+    let waits = service.publisher();
+    snapshots.registry.on_covered(move |workers| waits.covered(workers));
+    service.open()?;
+    pending.unsaved.save(&mut store.lock().unwrap_or_else(PoisonError::into_inner))?;
+    monitor.serve();
+    let (workers, io_driver) = (service.publisher().workers(), service.io_driver());
+    tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
+    log_listeners(service);
+    Ok(pid_file)
+}
+
+fn operations(prepared: &Prepared, publisher: &Publisher, events: &Sender<Event>) -> Operations {
+    let Prepared { config, snapshots, log, drained, roles, monitor, .. } = prepared;
+    let proxy = RunningProxy { publisher: publisher.clone(), log: log.clone(), events: events.clone() };
+    Operations::new(Context {
+        config: Arc::new(config.clone()),
+        reach: snapshots.reach(),
+        instance: snapshots.instance.clone(),
+        registry: snapshots.registry.clone(),
+        roles: roles.clone(),
+        drained: drained.clone(),
+        planner: monitor.planner(),
+        reporter: monitor.reporter(),
+        proxy: Arc::new(proxy),
+    })
+}
+
 /// The collector and the logs, and the statistics that show them.
 struct Counting {
     log_writer: Writer,
@@ -146,14 +150,9 @@ struct Counting {
 }
 
 impl Counting {
-    fn begin(
-        config: &Config,
-        publisher: &Publisher,
-        roles: &LatestRoles,
-        instance: &Arc<str>,
-        monitor: &Monitor,
-        state: KnownState,
-    ) -> Result<Self, ServeError> {
+    fn begin(prepared: &Prepared, publisher: &Publisher, in_force: InForce) -> Result<Self, ServeError> {
+        let Prepared { config, snapshots, roles, names, drained, monitor, .. } = prepared;
+        let state = KnownState { in_force, names: names.clone(), drained: drained.clone() };
         let digests_max = config.variables.query_digests_max as usize;
         let collector = Arc::new(StatsCollector::new(publisher.clone(), digests_max));
         collector.start()?;
@@ -167,7 +166,7 @@ impl Counting {
             roles: roles.clone(),
             probes: monitor.probe_log(),
             state: Arc::new(state),
-            instance: instance.clone(),
+            instance: snapshots.instance.clone(),
             started: Instant::now(),
         };
         Ok(Self { log_writer: writer, statistics })

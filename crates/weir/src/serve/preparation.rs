@@ -23,23 +23,27 @@ use crate::startup::{self, Origin, Start, Unsaved};
 use crate::supervision;
 use crate::tls::Tls;
 use crate::topology_log::{TopologyLog, Unopened};
-use crate::web::Web;
+use weir_web::Web;
 
 /// The configuration that has won, and all that is made of it without a socket that listens.
 pub(super) struct Prepared {
     pub config: Config,
     pub store: Arc<Mutex<Store>>,
-    pub unsaved: Unsaved,
     pub tls: Option<Tls>,
     pub snapshots: Snapshots,
     pub log: TopologyLog,
-    pub unopened_log: Unopened,
     pub drained: DrainedServers,
     pub epochs: EpochFile,
     pub roles: LatestRoles,
     pub names: Names,
     /// It looks at the servers already.
     pub monitor: Monitor,
+}
+
+/// What is done when clients are let in, for it leaves a trace.
+pub(super) struct Pending {
+    pub unsaved: Unsaved,
+    pub unopened_log: Unopened,
 }
 
 impl Prepared {
@@ -49,7 +53,7 @@ impl Prepared {
         source: &Source,
         inherited: &Inheritance,
         events: &Sender<Event>,
-    ) -> Result<Self, ServeError> {
+    ) -> Result<(Self, Pending), ServeError> {
         let Start { config, store, unsaved } = startup::start(origin, source, inherited.datadir())?;
         let tls = Tls::new(&config)?;
         let registry = ServerRegistry::default();
@@ -59,7 +63,7 @@ impl Prepared {
         addresses::announce(&log, &ServerAddresses::new(), &snapshots.addresses);
         let drained = DrainedServers::load(&config.datadir)?;
         for server in drained.all() {
-            tracing::info!(%server, "is still drained from an earlier run: `weir undrain` ends that");
+            tracing::info!(%server, "server is still drained from an earlier run; to use it again: weir undrain");
         }
         let roles = LatestRoles::default();
         let epochs = EpochFile::load(&config.datadir)?;
@@ -69,20 +73,8 @@ impl Prepared {
         let monitor =
             Monitor::start(&config, inherited.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
-        Ok(Self {
-            config,
-            store,
-            unsaved,
-            tls,
-            snapshots,
-            log,
-            unopened_log,
-            drained,
-            epochs,
-            roles,
-            names,
-            monitor,
-        })
+        let pending = Pending { unsaved, unopened_log };
+        Ok((Self { config, store, tls, snapshots, log, drained, epochs, roles, names, monitor }, pending))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Does the main thread's part when a new process takes over from this one: see [`crate::takeover`].
+//! Takes the main thread's part when a new process takes over from this one: see [`crate::takeover`].
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! With certificates, authorities and lists made here, and handshakes without a network.
+//! Tests with certificates, authorities and lists made here, and handshakes without a network.
 
 use super::*;
 

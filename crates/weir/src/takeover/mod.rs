@@ -1,4 +1,4 @@
-//! Upgrades in place: a new process takes the listening sockets of the running one, which then drains.
+//! Hands the listening sockets of a running process to a new one, which goes on while the old one drains.
 //!
 //! The way in is the control socket of the datadir. One JSON object a line in each direction; a socket goes with the line
 //! that names it (SCM_RIGHTS, unix(7)):

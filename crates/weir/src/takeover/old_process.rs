@@ -1,4 +1,4 @@
-//! Gives way to a new process: the old process's side, a thread per conversation, which asks the main thread.
+//! Hands over to a new process: the old process's side, a thread per conversation, which asks the main thread.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -102,7 +102,7 @@ impl<'t> Lexer<'t> {
                 Some(b'/') if rest.starts_with(b"//") => self.skip_line(),
                 Some(b'/') if rest.starts_with(b"/*") => {
                     let Some(length) = rest.windows(2).skip(2).position(|pair| pair == b"*/") else {
-                        return Err(self.fault("the comment that begins here has no end: */"));
+                        return Err(self.fault("unterminated comment: */ is missing"));
                     };
                     let comment = rest.get(..length + 4).unwrap_or(rest);
                     self.line += comment.iter().filter(|byte| **byte == b'\n').count();
@@ -189,7 +189,7 @@ impl<'t> Lexer<'t> {
             self.at += text.len();
             match rest {
                 [] => {
-                    let reason = "the string that begins here has no end: \"".to_owned();
+                    let reason = "unterminated string: \" is missing".to_owned();
                     return Err(Fault { line: begin, reason });
                 }
                 [b'"', ..] => {
@@ -293,8 +293,8 @@ mod tests {
     #[test]
     fn faults_have_their_line() {
         for (text, line, reason) in [
-            ("a\n\"b\nc", 2, "the string that begins here has no end"),
-            ("/* a */\n/* b\n", 2, "the comment that begins here has no end"),
+            ("a\n\"b\nc", 2, "unterminated string"),
+            ("/* a */\n/* b\n", 2, "unterminated comment"),
             ("/*\n*/ $", 2, "\"$\" is out of place"),
             ("é", 1, "\"é\" is out of place"),
             ("\u{1}", 1, "the character 0x01 is out of place"),

@@ -1,3 +1,5 @@
+//! Reads files in ProxySQL's form.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -11,8 +11,8 @@ use weir_testkit::{hostgroup, preflight};
 use super::GRACE_MS;
 use crate::peer::{Peer, Told, WeirPeer};
 use crate::run::Run;
-use crate::servers::{Server, Servers};
 use crate::stage::{Finished, Stage};
+use weir_lab::servers::{Server, Servers};
 
 /// The longest until both Weirs know each other, see all servers well, and could move the role.
 const READY_TIMEOUT_S: u64 = 60;

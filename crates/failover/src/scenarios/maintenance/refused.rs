@@ -13,8 +13,8 @@ use super::{AFTERMATH_MS, GAP, spread, undisturbed};
 use crate::peer::{Told, WeirPeer};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
-use crate::servers::Server;
 use crate::stage::Stage;
+use weir_lab::servers::Server;
 
 /// The longest time without an answer while an order is refused. A machine that makes more than half of it by itself may
 /// make twice as much.
@@ -98,7 +98,7 @@ impl Refusals<'_> {
         self.both(&["switchover", &hostgroup, "--to", &first], "can't be the writer: ")?;
         self.prepare(&["drain", &second])?;
         let address = writer.address.to_string();
-        self.both(&["drain", &address], "stays in: no other server can be the writer")?;
+        self.both(&["drain", &address], "no other server can be the writer")?;
         self.both(&["switchover", &hostgroup], "no other server can be the writer")?;
         self.prepare(&["undrain", &second])?;
         self.runs.mark(&format!("{} is started", one.name));

@@ -1,4 +1,5 @@
-//! Shares follow weights; a slow server gets less, one that can't serve nothing, one that comes back little at first.
+//! Checks that shares follow weights: a slow server gets less, one that can't serve nothing, one that comes back little
+//! at first.
 
 use proptest::prelude::*;
 

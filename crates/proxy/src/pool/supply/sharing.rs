@@ -1,5 +1,5 @@
-//! Rights to open connections between workers: a server's max_connections is one number for all of them, and who has
-//! none left asks the others.
+//! Shares the right to open connections between workers: a server's max_connections is one number for all of them, and
+//! who has none left asks the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use weir_topology::ServerShared;
 
 use super::{Nanos, RETRY_FIRST_NS};
 use crate::context::Context;
-use crate::context::keys::{ConnectionKey, ServerIndex};
+use crate::keys::{ConnectionKey, ServerIndex};
 use crate::pool::pools::{Pool, Pools};
 use crate::shared::Message;
 

@@ -1,4 +1,4 @@
-//! What a model server sends: OK with what it tracks, errors, rows.
+//! Sends what a model server sends: OK with what it tracks, errors, rows.
 
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and what changes: connections, servers, configurations, replication.
+//! Breaks and changes things in a run: connections, servers, configurations, replication.
 
 use weir_proxy::shared::{Drain, Message};
 

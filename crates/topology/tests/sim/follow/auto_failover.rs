@@ -231,6 +231,7 @@ impl Model for AutoFailover {
             lag,
             id: uuid_of(node),
             source: thread.map(source),
+            ..ReplicaState::default()
         };
         state.into()
     }

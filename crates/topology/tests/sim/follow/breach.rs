@@ -28,6 +28,7 @@ pub(crate) fn provocation(
         }
         Breach::ReplicasIgnoreLag => Action::Lag(node, 3600),
         Breach::ReplicasChooseOne => Action::Writable(node),
+        Breach::ReplicasKeepMoved => Action::Move(node),
         Breach::ReplicasIgnoreReadOnly => Action::Promote(node),
         _ if breach >= Breach::SwitchoverTakesNoLock => Action::Switch(node),
         Breach::FailoverTakesNoLock => Action::Lose(weir),
@@ -47,7 +48,10 @@ pub(crate) fn provocation(
 pub(crate) fn roles(breach: Breach, weir: &Weir, now: Millis) -> Roles {
     let settings = &weir.settings;
     let mut policy = settings.policy.clone();
-    let (mut seen, previous) = (weir.seen.clone(), weir.roles.clone());
+    let (mut seen, mut previous) = (weir.seen.clone(), weir.roles.clone());
+    if breach == Breach::ReplicasForgetReplaced {
+        previous.groups.iter_mut().for_each(|group| group.replaced.clear());
+    }
     if breach == Breach::GroupAddsWriters {
         policy.group_replication.iter_mut().for_each(|row| row.max_writers += 1);
     }

@@ -4,6 +4,7 @@ use weir_topology::Status;
 
 use super::{Follow, Model};
 use crate::check::Checked;
+use crate::cluster::Path;
 use crate::node::node_of;
 use crate::queue::{MS, Time};
 use crate::watch::Watch;
@@ -106,8 +107,9 @@ impl<M: Model> Follow<M> {
                 let truth = &mut self.servers.host(node).truth;
                 (truth.writes, truth.ready, truth.reads) = Default::default();
             }
+            let paths: Vec<Path> = (0..self.weirs.len()).map(|weir| self.path(weir, node)).collect();
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
-                let path = self.paths[weir][node];
+                let path = paths[weir];
                 let is_known = self.servers.is_known(node, reached[weir]);
                 let is_clear = path.works() && path.delay == 0 && is_known;
                 let since = &mut asker.reach[node].clear_since;
@@ -120,7 +122,7 @@ impl<M: Model> Follow<M> {
     fn reached(&self, weir: usize) -> u8 {
         let hosts = self.servers.hosts();
         let answers = |node: &usize| {
-            let (path, host) = (self.paths[weir][*node], hosts[*node]);
+            let (path, host) = (self.path(weir, *node), hosts[*node]);
             path.works() && path.delay == 0 && host.runs() && !host.busy && self.weirs[weir].wants(*node)
         };
         (0..hosts.len()).filter(answers).fold(0, |set, node| set | 1 << node)

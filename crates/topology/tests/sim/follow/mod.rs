@@ -6,6 +6,7 @@ mod auto_failover;
 mod breach;
 mod check;
 mod group;
+mod names;
 mod replicas;
 mod strikes;
 
@@ -116,6 +117,8 @@ pub(crate) trait Model: Sized {
     /// Its process is gone, in order or not.
     fn died(&mut self, context: &mut Context, node: usize, in_order: bool);
     fn started(&mut self, context: &mut Context, node: usize);
+    /// Another machine, which has not been started yet, is in its place.
+    fn renew(&mut self, _context: &mut Context, _node: usize) {}
     /// Who hears whom may have changed.
     fn listen(&mut self, context: &mut Context);
     fn turn(&mut self, context: &mut Context, turn: Turn);
@@ -217,6 +220,8 @@ pub(crate) struct Follow<M> {
     context: Context,
     servers: M,
     paths: [[Path; NODES_MAX]; WEIRS_MAX],
+    /// A server's name has moved, and the Weir still looks where it was.
+    is_unaware: [[bool; NODES_MAX]; WEIRS_MAX],
     writes: Vec<Write>,
     weirs: Vec<Weir>,
     bounds: Bounds,
@@ -235,7 +240,7 @@ impl<M: Model> Watch for Follow<M> {
     }
 
     fn path(&self, weir: usize, node: usize) -> Path {
-        self.paths[weir][node]
+        if self.is_unaware[weir][node] { names::NOBODY } else { self.paths[weir][node] }
     }
 
     fn look(&mut self, node: usize) -> Option<Result<ServerState, ProbeError>> {
@@ -252,6 +257,7 @@ impl<M: Model> Watch for Follow<M> {
         if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.trial.breach()) {
             self.check_move(weir, &moved);
         }
+        self.check_names(weir);
         self.servers.decided(&mut self.context, &self.weirs[weir]);
     }
 }
@@ -272,6 +278,7 @@ impl<M: Model> Stage for Follow<M> {
             context: Context::new(random, traced),
             servers,
             paths: Default::default(),
+            is_unaware: Default::default(),
             writes: Vec::new(),
             weirs,
             bounds,

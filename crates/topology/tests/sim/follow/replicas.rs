@@ -4,17 +4,21 @@
 //! Orchestrator do: `read_only` keeps clients from writing, nothing else does; a replica whose source is gone goes on
 //! serving reads; an old source that comes back is what its configuration file makes of it, often writable.
 
+mod replaced;
+
 use weir_topology::{
     Intent, Lag, Link, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState, SourceLink,
 };
 
 use super::{Host, Model, Taken, Turn, What};
 use crate::chaos::Action;
-use crate::cluster::Context;
-use crate::node::{Process, endpoint, uuid_of};
+use crate::cluster::{Context, Path, WEIRS_MAX};
+use crate::node::{NODES_MAX, Process, endpoint, uuid_of};
 use crate::queue::{Event, MS, Time};
 use crate::random::Random;
+use crate::stage::NAMES;
 use crate::weir::{READERS, WRITERS, Weir, row};
+use replaced::Line;
 
 /// How far behind a replica counts whose threads do not run.
 const STOPPED_S: u32 = 60;
@@ -27,6 +31,8 @@ struct Server {
     /// Its threads run.
     replicates: bool,
     lag_s: u64,
+    /// Which machine it is that its name leads to.
+    machine: usize,
 }
 
 /// The servers.
@@ -42,16 +48,22 @@ pub(crate) struct Replicas {
     /// A source that was killed comes back writable.
     returns_writable: bool,
     writes: u64,
+    /// Names lead elsewhere now and then.
+    has_moves: bool,
+    paths: [[Path; NODES_MAX]; WEIRS_MAX],
+    /// What each Weir has seen of former sources.
+    lines: [Line; WEIRS_MAX],
 }
 
 impl Model for Replicas {
-    fn any(random: &mut Random, count: usize, _: u64) -> Self {
+    fn any(random: &mut Random, count: usize, seed: u64) -> Self {
         let server = |node: usize| Server {
             host: Host::new(),
             read_only: node > 0,
             source: (node > 0).then_some(0),
             replicates: true,
             lag_s: 0,
+            machine: 0,
         };
         Self {
             servers: (0..count).map(server).collect(),
@@ -66,6 +78,9 @@ impl Model for Replicas {
             missed_since: None,
             returns_writable: random.percent(40),
             writes: 0,
+            has_moves: seed >= NAMES,
+            paths: Default::default(),
+            lines: Default::default(),
         }
     }
 
@@ -113,8 +128,9 @@ impl Model for Replicas {
             innodb_read_only: Some(false),
             super_read_only: Some(server.read_only),
             lag,
-            id: uuid_of(node),
+            id: self.id(node),
             source: server.source.map(|source| self.link(node, source)),
+            ..ReplicaState::default()
         };
         state.into()
     }
@@ -142,6 +158,16 @@ impl Model for Replicas {
         self.later(context, node, What::Demoted, 500 * MS..8000 * MS);
     }
 
+    /// Set up as people do: a replica of the writer, or not read_only, and it may have much to catch up on.
+    fn renew(&mut self, context: &mut Context, node: usize) {
+        let writer = (0..self.servers.len()).find(|other| self.writes(*other));
+        let server = &mut self.servers[node];
+        (server.machine, server.source, server.replicates) = (server.machine + 1, writer, true);
+        server.read_only = context.random.percent(75);
+        server.lag_s = context.random.pick(&[0, 0, 3600]);
+        self.forget_line(node);
+    }
+
     fn listen(&mut self, _: &mut Context) {}
 
     fn turn(&mut self, context: &mut Context, turn: Turn) {
@@ -166,6 +192,9 @@ impl Model for Replicas {
     }
 
     fn any_action(&self, random: &mut Random, node: usize, _: usize) -> Action {
+        if self.has_moves && random.percent(30) {
+            return Action::Move(node);
+        }
         match random.within(0..100) {
             0..30 => Action::Promote(node),
             30..50 => Action::Writable(node),
@@ -248,6 +277,18 @@ impl Model for Replicas {
         replaced.is_some_and(|replaced| replaced.contains(&endpoint(node))) && weir.probes[node].failed_at > 0
     }
 
+    fn set_path(&mut self, weir: usize, node: usize, path: Path) {
+        self.paths[weir][node] = path;
+    }
+
+    fn look(&mut self, now: Time) {
+        self.look_at_lines(now);
+    }
+
+    fn decided(&mut self, context: &mut Context, weir: &Weir) {
+        self.note_replaced(context, weir);
+    }
+
     fn keeps(&self, _: usize) -> bool {
         // What a replica lacked when it was promoted is lost, whatever a proxy does.
         true
@@ -260,13 +301,17 @@ impl Replicas {
         context.within(delays, Event::Turn(Turn { node, life, what }));
     }
 
+    fn id(&self, node: usize) -> String {
+        uuid_of(node + self.servers[node].machine * NODES_MAX)
+    }
+
     fn link(&self, node: usize, source: usize) -> SourceLink {
         let link = match self.servers[source].host.process {
             _ if !self.servers[node].replicates => Link::Idle,
             Process::Dead => Link::Down,
             _ => Link::Up,
         };
-        SourceLink { id: uuid_of(source), endpoint: Some(endpoint(source)), link }
+        SourceLink { id: self.id(source), endpoint: Some(endpoint(source)), link }
     }
 
     /// Both threads: the one that fetches ends when the source does.

@@ -100,6 +100,8 @@ impl<M: Model> Disturbed for Follow<M> {
             }
             Action::Busy(node, on) => self.servers.host(node).busy = on,
             Action::Drain(node, on) => self.drain(node, on),
+            Action::Move(node) => self.move_name(node),
+            Action::Learn(weir, node) => self.learn_name(weir, node),
             Action::Switch(node) if self.servers.is_chosen_by_weirs() => self.switch(node),
             Action::SetApart(node) => {
                 self.end(node, false);
@@ -136,8 +138,9 @@ impl<M: Model> Disturbed for Follow<M> {
 }
 
 impl<M: Model> Follow<M> {
-    fn set_path(&mut self, weir: usize, node: usize, path: Path) {
+    pub(super) fn set_path(&mut self, weir: usize, node: usize, path: Path) {
         self.paths[weir][node] = path;
+        let path = self.path(weir, node);
         self.servers.set_path(weir, node, path);
     }
 
@@ -166,7 +169,7 @@ impl<M: Model> Follow<M> {
         }
     }
 
-    fn end(&mut self, node: usize, in_order: bool) {
+    pub(super) fn end(&mut self, node: usize, in_order: bool) {
         let host = self.servers.host(node);
         if host.process == Process::Dead || in_order && !host.runs() {
             return;
@@ -181,7 +184,7 @@ impl<M: Model> Follow<M> {
         self.servers.listen(&mut self.context);
     }
 
-    fn start(&mut self, node: usize) {
+    pub(super) fn start(&mut self, node: usize) {
         let host = self.servers.host(node);
         if host.process == Process::Dead {
             host.process = Process::Running;

@@ -1,0 +1,91 @@
+//! Somebody bootstraps a node that has lost its Galera cluster, while that goes on: two components of one history call
+//! themselves Primary. The node gets nothing, and is told apart by its reason.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_testkit::{Node, Weir};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::failover_basic::{Load, READ_NAME, make_table, serves_reads_on, writer_name};
+use crate::switchover::reasons;
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("split_brain::a_bootstrapped_reader_gets_nothing", |env| bootstrapped(env, false)),
+        Case::serial("split_brain::a_bootstrapped_former_writer_gets_nothing", |env| bootstrapped(env, true)),
+    ]
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const STATEMENTS: usize = 100;
+
+fn bootstrapped(env: &Env, is_writer: bool) -> CaseResult {
+    let (cluster, schema) = (env.cluster()?, env.schema()?);
+    let weir = env.weir(|config| {
+        config.variable("threads", 2).variable("connect_timeout_server_max", 20_000);
+    })?;
+    make_table(env, &schema)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    let writer = writer_name(&mut session)?;
+    serves_reads_on(&mut session, 2)?;
+    let apart = cluster.nodes().iter().find(|node| (node.name() == writer) == is_writer);
+    let apart = apart.ok_or("no such node")?;
+    let load = Load::start(weir.addr(), &schema);
+    let split = split(env, &weir, apart, &schema);
+    let done = load.finish();
+    // Its component must not meet the other one, or all nodes abort; one that is killed would come back with it.
+    apart.stop()?;
+    cluster.start_node(apart.index())?;
+    split?;
+    done?.check(env, &schema, apart.index())?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    eventually("the node serves reads again", PATIENCE, || Ok(session.value(READ_NAME)? == apart.name()))
+}
+
+fn split(env: &Env, weir: &Weir, apart: &Node, schema: &str) -> CaseResult {
+    let others: Vec<&Node> =
+        env.cluster()?.nodes().iter().filter(|node| node.index() != apart.index()).collect();
+    thread::sleep(Duration::from_secs(1));
+    provider_option(apart, "gmcast.isolate=1")?;
+    eventually("the node is alone", PATIENCE, || Ok(apart.status("wsrep_cluster_status")? != "Primary"))?;
+    eventually("the others go on", PATIENCE, || {
+        let size = others[0].status("wsrep_cluster_size")?;
+        Ok(size == "2" && others[0].status("wsrep_cluster_status")? == "Primary")
+    })?;
+    eventually("one of them writes", PATIENCE, || {
+        Ok(writer_name(&mut Session::open(weir.addr(), schema)?)? != apart.name())
+    })?;
+    let writer = writer_name(&mut Session::open(weir.addr(), schema)?)?;
+
+    provider_option(apart, "pc.bootstrap=1")?;
+    // From the first moment on.
+    let (mut session, begun) = (Session::open(weir.addr(), schema)?, Instant::now());
+    while begun.elapsed() < Duration::from_secs(2) {
+        ensure!(session.value(READ_NAME)? != apart.name(), "{} serves reads", apart.name());
+    }
+    eventually("the node is Primary, too", PATIENCE, || {
+        Ok(apart.status("wsrep_cluster_status")? == "Primary" && apart.status("wsrep_ready")? == "ON")
+    })?;
+    let history = |node: &Node| node.status("wsrep_cluster_state_uuid");
+    ensure!(history(apart)? == history(others[0])?, "it has a history of its own");
+    eventually("the reason is shown", PATIENCE, || {
+        let reasons = reasons(weir, &apart.addr().to_string())?;
+        Ok(!reasons.is_empty() && reasons.iter().all(|reason| reason.starts_with("split brain: ")))
+    })?;
+    let rows = format!("SELECT COUNT(*) FROM {schema}.t");
+    let before = apart.root_query(&rows)?;
+    for _ in 0..STATEMENTS {
+        ensure!(writer_name(&mut session)? == writer, "the writer has moved");
+        ensure!(session.value(READ_NAME)? != apart.name(), "{} serves reads", apart.name());
+    }
+    thread::sleep(Duration::from_secs(2));
+    ensure!(apart.root_query(&rows)? == before, "{} has been written to", apart.name());
+    Ok(())
+}
+
+fn provider_option(node: &Node, option: &str) -> CaseResult {
+    node.root_query(&format!("SET GLOBAL wsrep_provider_options = '{option}'"))?;
+    Ok(())
+}
