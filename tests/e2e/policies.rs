@@ -158,6 +158,7 @@ fn articles(env: &Env) -> CaseResult {
         let mut session = Session::open(weir.addr(), "test")?;
         // A server that is being connected to is not waited for while another one is there.
         let mut unheard = vec!["n2", "n3"];
+        session.run("SET weir_consistency = eventual")?;
         eventually("both readers have connections", PATIENCE, || {
             let node = session.value(NODE)?;
             unheard.retain(|name| *name != node);

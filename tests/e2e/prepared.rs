@@ -350,6 +350,8 @@ fn split(env: &Env) -> CaseResult {
     let mut session = Session::open(weir.addr(), &schema)?;
     // The name of the serving node, from a table: a system variable would go to the writer.
     let sql = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
+    // Statement by statement: at other levels a session stays with its reader for a while.
+    session.run("SET weir_consistency = eventual")?;
     let read = session.prepare(sql)?;
     // Of another session: behind what may have written, a session's reads stay on the writer for a moment.
     let mut other = Session::open(weir.addr(), &schema)?;

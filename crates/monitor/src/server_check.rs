@@ -67,7 +67,11 @@ pub fn examine(config: &Config, reach: &Reach) -> Vec<ServerCheck> {
             .iter()
             .map(|server| {
                 let settings = &settings;
-                (server, scope.spawn(move || (findings(settings, server.0, &server.1), risks(settings, &server.1))))
+                (
+                    server,
+                    scope
+                        .spawn(move || (findings(settings, server.0, &server.1), risks(settings, &server.1))),
+                )
             })
             .collect();
         let examined =

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use weir_proxy::stats::{Caller, CommandRow, ErrorRow, ReadCounts, RuleTimes, ServerRow, Totals, WorkerReport};
+use weir_proxy::stats::{
+    Caller, CommandRow, ErrorRow, ReadCounts, RuleTimes, ServerRow, Totals, WorkerReport,
+};
 
 use crate::stats_collector::clock;
 

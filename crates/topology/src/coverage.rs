@@ -53,10 +53,8 @@ pub struct Coverage {
 /// Why no checks are made on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchecked {
-    /// It has just been configured, or is not a part of its cluster now.
+    /// It has just been configured, is not a part of its cluster now, or its last check has failed.
     NotYet,
-    /// It belongs to no cluster with a way to check.
-    NoCluster,
     /// A session of it does not wait although it is told to.
     DoesNotWait,
     /// Its source has no global transaction ids that could be waited for.
@@ -64,13 +62,21 @@ pub enum Unchecked {
 }
 
 impl Unchecked {
-    const ALL: [Self; 4] = [Self::NotYet, Self::NoCluster, Self::DoesNotWait, Self::NoPositions];
+    const ALL: [Self; 3] = [Self::NotYet, Self::DoesNotWait, Self::NoPositions];
+
+    /// From 1 on.
+    fn number(self) -> u32 {
+        match self {
+            Self::NotYet => 1,
+            Self::DoesNotWait => 2,
+            Self::NoPositions => 3,
+        }
+    }
 
     /// For messages: what is wrong with the server.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotYet => "no causality check of it has ended yet",
-            Self::NoCluster => "it belongs to no cluster that can be checked",
             Self::DoesNotWait => {
                 "its sessions do not wait as they are told to, so nobody can tell how fresh it is"
             }
@@ -93,7 +99,8 @@ impl fmt::Debug for Coverage {
 
 impl Coverage {
     pub(crate) fn telling(listener: Arc<Listener>) -> Self {
-        Self { listener, ..Self::default() }
+        let unchecked = AtomicU32::new(Unchecked::NotYet.number());
+        Self { listener, unchecked, ..Self::default() }
     }
 
     /// Whether what was acknowledged at this moment is certainly visible here.
@@ -218,13 +225,13 @@ impl Coverage {
         let latency = if before == 0 { took } else { before - before / LATENCY_PARTS + took / LATENCY_PARTS };
         self.latency_ns.store(latency.max(1), Ordering::Relaxed);
         self.checks.fetch_add(1, Ordering::Relaxed);
-        self.unchecked.store(0, Ordering::Relaxed);
         self.cover_until(moment_ns);
     }
 
     /// Everything acknowledged before this moment is visible here. Those who wait are told.
     pub fn cover_until(&self, moment_ns: u64) {
         self.covered_until_ns.fetch_max(moment_ns, Ordering::SeqCst);
+        self.unchecked.store(0, Ordering::Relaxed);
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -236,8 +243,7 @@ impl Coverage {
 
     /// Nobody checks, for this reason.
     pub fn note_unchecked(&self, why: Unchecked) {
-        let number = Unchecked::ALL.iter().position(|known| *known == why).unwrap_or(0);
-        self.unchecked.store(u32::try_from(number).unwrap_or(0) + 1, Ordering::Relaxed);
+        self.unchecked.store(why.number(), Ordering::Relaxed);
         // Who waits here has to go elsewhere.
         let workers = self.waiting.swap(0, Ordering::SeqCst);
         if let (true, Some(listener)) = (workers != 0, self.listener.get()) {

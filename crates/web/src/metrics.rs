@@ -113,7 +113,8 @@ fn logs(counts: [Counts; 3]) -> Vec<Family> {
 
 /// By writer hostgroup, and by server.
 fn freshness(workers: &[WorkerReport]) -> Vec<Family> {
-    let mut reads = Family::counter("weir_reads", "Reads that may leave the writer, by how they were fresh enough.");
+    let mut reads =
+        Family::counter("weir_reads", "Reads that may leave the writer, by how they were fresh enough.");
     for (hostgroup, counts) in read_sums(workers) {
         let hostgroup = hostgroup.to_string();
         let ways = [
@@ -127,7 +128,8 @@ fn freshness(workers: &[WorkerReport]) -> Vec<Family> {
         }
     }
     let mut age = Family::gauge("weir_coverage_age_seconds", "How old what a server certainly has is.");
-    let mut latency = Family::gauge("weir_causality_check_seconds", "How long a server's causality checks take.");
+    let mut latency =
+        Family::gauge("weir_causality_check_seconds", "How long a server's causality checks take.");
     let mut checks = Family::counter("weir_causality_checks", "Causality checks that have ended.");
     for row in workers.first().map(|worker| worker.coverage.as_slice()).unwrap_or_default() {
         let server = [("endpoint", row.endpoint.as_str())];

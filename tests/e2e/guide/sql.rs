@@ -35,6 +35,7 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("query-rules-routing.md", "/* hostgroup=10 */", Place::Data),
     ("admin-commands.md", "WEIR SWITCHOVER", Place::Admin),
     ("scheduler.md", "INSERT INTO scheduler", Place::Admin),
+    ("consistency.md", "SELECT * FROM stats_weir_reads", Place::Admin),
     // The last one: afterwards the admin port has other accounts.
     ("proxies.md", "SET admin-admin_credentials", Place::Admin),
 ];

@@ -56,7 +56,7 @@ impl Counter {
             config.admin(admin);
             config.variable("threads", 2);
             for (column, value) in columns {
-                config.user_column("root", column, *value);
+                config.user_column("app", column, *value);
             }
         })?;
         Ok(Self { weir, admin, schema, acknowledged: AtomicU64::new(0), is_over: AtomicBool::new(false) })

@@ -239,6 +239,7 @@ fn served_by_reader_soon(session: &mut Session) -> Result<String, Box<dyn Error>
 fn prepared(env: &Env) -> CaseResult {
     let weir = weighted_weir(env)?;
     let mut session = Session::open(weir.addr(), "test")?;
+    session.run("SET weir_consistency = eventual")?;
     let plain = session.prepare(WHERE)?;
     let locking = session.prepare(&format!("{WHERE} FOR UPDATE"))?;
     let mut readers = Vec::new();

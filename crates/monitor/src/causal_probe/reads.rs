@@ -28,6 +28,8 @@ const STAGGER_MIN: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Reads that wait at the same time.
 const READS_MAX: usize = 4;
+/// Sessions that are kept for the next reads.
+const SESSIONS_KEPT: usize = 2;
 /// A read that has waited for so long is given up, to make room for another. The server may go on waiting.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(5);
 /// How long what does not wait may take: setting a session up, and an answer once it has begun to come.
@@ -189,8 +191,10 @@ impl<'a> Reads<'a> {
         self.epoch_read_at.is_none_or(|at| now.duration_since(at) >= PAUSE)
     }
 
+    /// Reads that have not come back and would tell something new.
     fn asked(&self) -> impl Iterator<Item = Asked> {
-        self.sessions.iter().filter_map(|session| session.asked)
+        let covered_ns = self.covered_ns;
+        self.sessions.iter().filter_map(|session| session.asked).filter(move |asked| asked.at_ns > covered_ns)
     }
 
     /// Sends a read, on a session that has come back or on a new one.
@@ -308,13 +312,18 @@ impl<'a> Reads<'a> {
         self.not_before = Instant::now() + UNFIT_PAUSE;
     }
 
-    /// One session is enough while reads come back in time, and what was sent before a read that has come back would
-    /// tell nothing new.
+    /// What was sent before a read that has come back would tell nothing new: its session is given up, unless there are no
+    /// others. A second session is there for when a read is late.
     fn tidy(&mut self) {
-        let mut is_first = true;
-        self.sessions.retain(|session| match session.asked {
-            Some(asked) => asked.at_ns > self.covered_ns,
-            None => std::mem::replace(&mut is_first, false),
+        let is_of_use = |session: &Session| session.asked.is_none_or(|asked| asked.at_ns > self.covered_ns);
+        let mut spare =
+            SESSIONS_KEPT.saturating_sub(self.sessions.iter().filter(|session| is_of_use(session)).count());
+        let mut free = SESSIONS_KEPT;
+        self.sessions.retain(|session| {
+            let left = if session.asked.is_none() { &mut free } else { &mut spare };
+            let is_kept = *left > 0 || (session.asked.is_some() && is_of_use(session));
+            *left = left.saturating_sub(1);
+            is_kept
         });
     }
 }
@@ -424,7 +433,7 @@ mod tests {
             let written_ns = monotonic_ns();
             shared.note_write(written_ns);
             until(reads, "the second read counts", |_| shared.covers(written_ns));
-            assert_eq!(reads.sessions.len(), 1, "the first one is of no use any more");
+            assert_eq!(reads.asked().count(), 0, "the first one is of no use any more");
             let written_ns = monotonic_ns();
             shared.note_write(written_ns);
             until(reads, "the session goes on", |_| shared.covers(written_ns));

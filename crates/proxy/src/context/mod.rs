@@ -90,6 +90,12 @@ pub(crate) struct Learnt {
 }
 
 impl Context {
+    /// Time passes. The events of a batch come with times of their own, and it never goes back: what came later must not seem
+    /// to have come before what it was told of.
+    pub(crate) fn pass_to(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
     /// That of a worker with this number. `seed` is secret: scrambles are made from it.
     pub(crate) fn new(
         worker: usize,

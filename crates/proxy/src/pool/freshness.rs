@@ -19,12 +19,15 @@ use crate::stats::{CoverageRow, ReadCounts};
 
 /// Those who wait look again after this time at the latest: another server may suit them better meanwhile.
 const LOOK_AGAIN_NS: Nanos = 10_000_000;
+/// So long a read waits for a reader although the writer is idle: a session that reads at the writer would stay there, for no
+/// reader has what it has just seen.
+const SHORT_WAIT_NS: Nanos = 10_000_000;
 /// A read that may go to the writer waits no longer than this for a reader.
 const SPREAD_WAIT_MAX_NS: Nanos = 100_000_000;
 /// A writer with fewer statements of this worker under way, on average, is idle: reads do not keep it from anything.
 const IDLE_STATEMENTS: u64 = 3 * LoadAverage::ONE / 4;
 /// How long a session may wait to be served by another reader than before, so that readers share their sessions evenly.
-pub(crate) const MOVE_WAIT_MAX_NS: Nanos = 2_000_000;
+pub(crate) const MOVE_WAIT_MAX_NS: Nanos = 5_000_000;
 /// Readers count as equally fresh if they are expected to be so within this time of each other.
 const EQUALLY_FRESH_NS: Nanos = 500_000;
 
@@ -108,7 +111,9 @@ impl Pools {
         if let Some(writer) = self.ready_server(now, wanted, wanted.hostgroup(), last_resort) {
             let writer = &self.servers[writer];
             let is_worth_it = match self.groups.get(&wanted.hostgroup())?.reads {
-                ReadPreference::Spread => best.1 <= SPREAD_WAIT_MAX_NS && !writer.is_idle_writer(now),
+                ReadPreference::Spread => {
+                    best.1 <= SHORT_WAIT_NS || (best.1 <= SPREAD_WAIT_MAX_NS && !writer.is_idle_writer(now))
+                }
                 ReadPreference::Fastest => {
                     let latency = |pool: &Pool| pool.latency.now_us(now) * 1000;
                     best.1 + latency(&self.servers[best.0]) < latency(writer)

@@ -35,6 +35,8 @@ pub(crate) struct Pools {
     pub parked: VecDeque<Waiter>,
     /// Those who wait for a server to be fresh enough.
     pub awaiting: AwaitingChecks,
+    /// Places that have another server now than before.
+    pub reused: Vec<ServerIndex>,
     /// For sessions: see [`crate::pool::turns`].
     pub news: VecDeque<News>,
     pub turns: VecDeque<Turn>,
@@ -54,6 +56,7 @@ impl Pools {
             dice: Dice::new(worker as u64),
             parked: VecDeque::new(),
             awaiting: AwaitingChecks::new(),
+            reused: Vec::new(),
             news: VecDeque::new(),
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),

@@ -138,6 +138,8 @@ pub(crate) struct Tracked {
     pub is_text_certain: bool,
     /// It has set sql_mode itself.
     pub knows_sql_mode: bool,
+    /// It has servers wait until they have everything before they read.
+    pub has_servers_wait: bool,
 }
 
 /// Its place in statistics and query rules.

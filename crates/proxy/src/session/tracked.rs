@@ -33,9 +33,16 @@ impl Session {
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
         self.tracked.knows_sql_mode =
             state.variable("sql_mode").is_some() || self.tracked.default_sql_mode().is_some();
+        let has = |name: &str| state.variable(name).is_some_and(waits);
+        self.tracked.has_servers_wait = has("wsrep_sync_wait") || has("group_replication_consistency");
         self.tracked.state = state;
         self.note_wait_timeout(ctx);
     }
+}
+
+/// Whether a server waits before reads with this value of `wsrep_sync_wait` or `group_replication_consistency`.
+fn waits(value: &str) -> bool {
+    value.contains("BEFORE") || value.parse::<u32>().is_ok_and(|bits| bits & 1 != 0)
 }
 
 /// How a statement is to be read in this state, and whether it can be read with certainty at all. `fallback`

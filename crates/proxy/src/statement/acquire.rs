@@ -60,6 +60,9 @@ impl Work<'_> {
             if self.pools.must_not_run_on(self.session, lease) && !self.may_run_on_reader(lease) {
                 return;
             }
+            if self.waits_on_lease(lease) {
+                return;
+            }
             let session = &mut *self.session;
             session.execution.served_by = self.pools.connections[lease].hostgroup;
             session.phase = Phase::Running;
@@ -73,9 +76,6 @@ impl Work<'_> {
     pub(crate) fn acquire(&mut self) {
         self.hear();
         let wanted = self.session.requirements(self.ctx, self.pools);
-        if wanted.may_change_reader() {
-            self.session.freshness.changed_reader_at = self.ctx.now;
-        }
         let writer = wanted.hostgroup();
         let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         if wanted.asks_connection()
@@ -103,6 +103,9 @@ impl Work<'_> {
             true => Some(self.pools.bound_hostgroup(self.session)),
             false => reader.filter(|_| wanted.may_leave_writer()),
         };
+        if first.is_some() && wanted.may_change_reader() {
+            self.session.freshness.changed_reader_at = self.ctx.now;
+        }
         match self.pools.choose_server(self.ctx.now, &wanted, first) {
             Some(Found::Now(choice)) => {
                 self.pools.count_read(self.ctx, self.session, &wanted, choice);
@@ -202,9 +205,8 @@ impl Session {
     /// What its statement asks of the server and the connection where it runs.
     pub(crate) fn requirements(&self, ctx: &Context, pools: &Pools) -> Requirements {
         let Execution { plan, tries, hostgroup, writer_only, consistency, .. } = &self.execution;
-        // What nobody has promised to show, and what the server itself waits for, need not be known to be there.
-        let is_checked = matches!(consistency, Consistency::Session | Consistency::Global);
-        let checked = |moment: Nanos| if is_checked { moment } else { 0 };
+        // What nobody has promised to show need not be known to be there.
+        let checked = |moment: Nanos| if *consistency == Consistency::Eventual { 0 } else { moment };
         let may_read_on_reader =
             self.transaction.is_autocommit || (plan.is_read() && self.may_begin_on_reader(ctx));
         let circumstances = Circumstances {

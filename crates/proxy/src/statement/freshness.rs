@@ -5,22 +5,26 @@
 //! | eventual | nothing |
 //! | session | the session's own writes, and what its reads have shown |
 //! | global | also everything that anybody was acknowledged before the read came |
-//! | strict | everything that was committed anywhere before the read came: the server checks that itself |
+//! | strict | as global; and the server checks that itself |
 //!
 //! Of a transaction it is decided at its begin.
 
 use std::rc::Rc;
 
 use weir_routing::Consistency;
+use weir_session::pin::Pins;
 use weir_session::state::State;
+use weir_sql::Effects;
 
 use crate::context::Context;
 use crate::keys::{ConnectionKey, Nanos};
 use crate::pool::freshness::AwaitedCheck;
 use crate::pool::pools::Pools;
 use crate::session::Session;
+use crate::session::execution::Ending;
 use crate::session::phase::Phase;
 use crate::snapshot::StrictRead;
+use crate::statement::waiting::HOSTGROUP_UNREACHABLE;
 use crate::work::Work;
 
 /// A session that reads all the time may be served by another reader after this time.
@@ -30,10 +34,45 @@ impl Work<'_> {
     /// A statement is about to begin: how fresh has what it reads to be?
     pub(crate) fn decide_consistency(&mut self) {
         let level = self.pools.consistency_of(self.session);
+        // A session that has the servers wait wants what they wait for. They don't always: MariaDB (10.11) ignores wsrep_sync_wait
+        // on a connection that has been reset or has changed its user.
+        let level =
+            if self.session.tracked.has_servers_wait { level.max(Consistency::Global) } else { level };
         self.session.execution.consistency = level;
-        if level == Consistency::Global {
+        if level >= Consistency::Global {
             self.session.freshness.told_at = self.ctx.now;
         }
+    }
+
+    /// Whether a read that has to run on the session's own lease has to wait until that server is fresh enough. In a
+    /// transaction that was seen to at its begin.
+    pub(crate) fn waits_on_lease(&mut self, lease: ConnectionKey) -> bool {
+        let session = &*self.session;
+        if !session.execution.plan.is_read() || session.pins.pins().contains(Pins::TRANSACTION) {
+            return false;
+        }
+        let connection = &self.pools.connections[lease];
+        let Some(group) = self.pools.groups.get(&connection.hostgroup) else { return false };
+        let wanted = session.requirements(self.ctx, self.pools);
+        let server = connection.server;
+        let Some(moment) = wanted.must_cover(server, group.facts()) else { return false };
+        if self.pools.servers[server].server.shared.covers(moment) {
+            return false;
+        }
+        if wanted.waits_until() <= self.ctx.now {
+            self.session.phase = Phase::Running;
+            let endpoint = &self.pools.servers[server].server.endpoint;
+            let message = format!(
+                "{endpoint} may not have applied yet what this session has to see, and the session is held there                  (consistency_timeout_ms)"
+            );
+            self.answer_error(HOSTGROUP_UNREACHABLE, &message);
+            return true;
+        }
+        if !matches!(self.session.phase, Phase::Waiting(_)) {
+            self.session.phase = Phase::waiting(self.ctx.now);
+        }
+        self.await_check(AwaitedCheck { server, moment });
+        true
     }
 
     /// The session waits until a server is fresh enough.
@@ -50,12 +89,11 @@ impl Work<'_> {
     pub(crate) fn note_seen(&mut self, key: ConnectionKey) {
         let session = &mut *self.session;
         let plan = &session.execution.plan;
-        if session.execution.consistency == Consistency::Eventual
-            || plan.kind().is_harmless()
-            || plan.changes_rows()
-            || plan.is_boundary()
-            || plan.is_use()
-        {
+        let statement = plan.statement();
+        let is_silent = matches!(session.execution.ending, Ending::Ok { has_rows: false, .. })
+            && !statement.multi
+            && !statement.effects.contains(Effects::ROUTINE);
+        if session.execution.consistency == Consistency::Eventual || plan.kind().is_harmless() || is_silent {
             return;
         }
         let connection = &self.pools.connections[key];

@@ -101,6 +101,7 @@ impl Context {
                 dialect: self.learnt.default_dialect,
                 is_text_certain: true,
                 knows_sql_mode: false,
+                has_servers_wait: false,
             },
             place: Place { caller: None, scope: None, next_flag_in: 0, decided: None },
             times: Times { watched_at: 0, last_active_at: self.now, own_wait_s: 0 },

@@ -66,7 +66,7 @@ impl Worker {
     /// A client has connected to a listener. Its socket's events come under the id that is returned; `None` when the worker
     /// takes no clients any more.
     pub fn accept(&mut self, peer: Peer, listener: &Arc<Listener>, now: Nanos) -> Option<SocketId> {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         let socket = self.greet(peer, listener);
         self.run_runnable();
         socket
@@ -74,7 +74,7 @@ impl Worker {
 
     /// Bytes have come. They may be changed in place (sequence ids are).
     pub fn data(&mut self, socket: SocketId, bytes: &mut [u8], now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         match self.ctx.out.owner(socket) {
             Some(Owner::Session(key)) => self.work(key).client_data(bytes),
             Some(Owner::Server(key)) => self.server_data(key, bytes),
@@ -85,7 +85,7 @@ impl Worker {
 
     /// A connection that was ordered stands, or could not be made.
     pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         if let (Some(Owner::Server(key)), Err(error)) = (self.ctx.out.owner(socket), result) {
             self.pools.dial_failed(&mut self.ctx, key, None, &error.to_string());
         }
@@ -94,7 +94,7 @@ impl Worker {
 
     /// TLS towards a server has begun, as ordered: what is queued from now on goes through it.
     pub fn encrypted(&mut self, socket: SocketId, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         if let Some(Owner::Server(key)) = self.ctx.out.owner(socket) {
             self.pools.connections[key].server_encrypted(&mut self.ctx);
         }
@@ -102,7 +102,7 @@ impl Worker {
 
     /// TLS can't go on, for this reason; the socket is of no use any more.
     pub fn tls_failed(&mut self, socket: SocketId, reason: &str, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         match self.ctx.out.owner(socket) {
             Some(Owner::Server(key)) if self.pools.connections[key].access.login.is_some() => {
                 self.pools.dial_failed(&mut self.ctx, key, None, &format!("TLS: {reason}"));
@@ -114,7 +114,7 @@ impl Worker {
 
     /// The peer has closed, or the socket broke.
     pub fn closed(&mut self, socket: SocketId, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         match self.ctx.out.owner(socket) {
             Some(Owner::Session(key)) => self.work(key).client_gone(),
             Some(Owner::Server(key)) => self.server_gone(key),
@@ -125,7 +125,7 @@ impl Worker {
 
     /// Everything queued for a socket has been sent, after [`Outbox::notify_drained`].
     pub fn drained(&mut self, socket: SocketId, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         match self.ctx.out.owner(socket) {
             Some(Owner::Session(key)) => self.work(key).client_drained(),
             Some(Owner::Server(key)) => {
@@ -141,7 +141,7 @@ impl Worker {
     /// Another thread has something to say. [`Message::Client`] and [`Message::Listen`] are the driver's own
     /// business.
     pub fn message(&mut self, message: Message, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         match message {
             Message::Client(..) | Message::Listen(..) | Message::Wake | Message::Barrier(_) => {}
             Message::Checked(socket, verdict) => self.password_checked(socket, verdict),

@@ -30,6 +30,9 @@ impl Worker {
             pool.is_current = false;
         }
         let places = self.pools.places_of(&snapshot.servers);
+        for place in std::mem::take(&mut self.pools.reused) {
+            self.sessions.forget_server(place);
+        }
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
             let group = Group {
@@ -212,6 +215,7 @@ impl Pools {
             is_left(pool) && pool.waiters.is_empty() && !has_backends()
         });
         let Some(place) = spare else { return self.new_place(server) };
+        self.reused.push(place);
         let counts = std::mem::take(&mut self.servers[place].counts);
         self.servers[place] = Pool { counts, ..Pool::new(server) };
         place

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 
 use crate::context::Context;
-use crate::keys::SessionKey;
+use crate::keys::{ServerIndex, SessionKey};
 use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
 use crate::session::Session;
@@ -67,6 +67,18 @@ impl Sessions {
     /// There are other rules: nobody knows their place in them any more.
     pub(crate) fn forget_scopes(&mut self) {
         self.iter_mut().for_each(|(_, session)| session.place.scope = None);
+    }
+
+    /// Another server is in this place now: it has taken no writes of sessions, nor shown them anything.
+    pub(crate) fn forget_server(&mut self, place: ServerIndex) {
+        for (_, session) in self.iter_mut() {
+            let freshness = &mut session.freshness;
+            for server in [&mut freshness.last_server, &mut freshness.seen_on] {
+                if *server == place {
+                    *server = ServerIndex::MAX;
+                }
+            }
+        }
     }
 
     /// Digests are made otherwise: those that are known do not count any more.

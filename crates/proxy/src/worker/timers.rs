@@ -27,7 +27,7 @@ impl Worker {
 
     /// Time has passed. To be called at [`Worker::next_deadline`], harmless at any other time.
     pub fn tick(&mut self, now: Nanos) {
-        self.ctx.now = now;
+        self.ctx.pass_to(now);
         while let Some((kind, socket)) = self.ctx.timers.socket_due(now) {
             match (kind, self.ctx.out.owner(socket)) {
                 (OfSocket::Login, Some(Owner::Session(key))) => self.work(key).login_timed_out(),

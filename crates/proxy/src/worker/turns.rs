@@ -47,7 +47,10 @@ impl Worker {
             }
             Turn::Reroute(waiter) => {
                 if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                    self.work(waiter.session).acquire();
+                    match self.sessions[waiter.session].lease {
+                        Some(_) => self.work(waiter.session).place(),
+                        None => self.work(waiter.session).acquire(),
+                    }
                 }
             }
             Turn::Refuse(waiter, refusal) => {

@@ -141,7 +141,11 @@ fn look(config: &Config) -> Cluster {
         let remedies = findings.iter().filter_map(|finding| finding.remedy.as_ref());
         cluster.remedies.extend(remedies.map(|remedy| advice(remedy, &server)));
         let missing = findings.into_iter().map(|finding| Missing { what: finding.what, lost: finding.lost });
-        let risks = risks.into_iter().map(|Risk { setting, effect, remedy }| RiskySetting { setting, effect, remedy });
+        let risks = risks.into_iter().map(|Risk { setting, effect, remedy }| RiskySetting {
+            setting,
+            effect,
+            remedy,
+        });
         let (missing, risks) = (missing.collect(), risks.collect());
         cluster.servers.push(CheckedServer { writer_hostgroup, server, missing, risks });
     }
