@@ -162,7 +162,7 @@ fn who_waits_for_a_node_to_have_its_last_write_is_told_so() {
     bench.pass_ms(12_000);
     let (code, message) = bench.error(client).unwrap();
     assert_eq!(code, 9001, "{message}");
-    assert!(message.contains("may not have applied yet what this session has to see"), "{message}");
+    assert!(message.contains("no causality check of it has ended yet"), "{message}");
 }
 
 /// The node asks before each of them whether it takes statements: what ran before the one that it refuses may be there.

@@ -124,6 +124,7 @@ fn chains(env: &Env) -> CaseResult {
     ];
     let weir = weir(env, &rules.each_ref().map(String::as_str))?;
     let mut session = Session::open(weir.addr(), "test")?;
+    session.run("SET weir_consistency = eventual")?;
     let named = |name: &str| WHERE.replace("VARIABLE_VALUE", &format!("VARIABLE_VALUE AS {name}"));
     ensure!(session.value(&named("a"))? == "n1", "flagOUT");
     ensure!(session.value(&named("b"))? == "n1", "flagOUTs");
