@@ -96,9 +96,12 @@ impl Work<'_> {
         if session.execution.consistency == Consistency::Eventual || plan.kind().is_harmless() || is_silent {
             return;
         }
-        let connection = &self.pools.connections[key];
-        session.freshness.seen_at = self.ctx.now;
-        session.freshness.seen_on = connection.server;
+        let server = self.pools.connections[key].server;
+        let freshness = &mut session.freshness;
+        if freshness.seen_on != server {
+            freshness.changed_reader_at = self.ctx.now;
+        }
+        (freshness.seen_at, freshness.seen_on) = (self.ctx.now, server);
     }
 }
 
