@@ -21,6 +21,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("splitting::a_session_never_goes_back_in_time", monotonic),
         Case::parallel("splitting::at_global_a_read_sees_what_anybody_was_acknowledged", global),
         Case::parallel("splitting::at_strict_too", strict),
+        Case::parallel("splitting::wsrep_sync_wait_of_a_session_is_kept", server_side),
         Case::parallel("splitting::sessions_share_the_readers_by_weight", shares),
         // It holds a node up, which the cases beside it would feel.
         Case::serial("splitting::a_reader_that_stands_still_is_passed_over", standing_reader),
@@ -32,6 +33,8 @@ struct Counter {
     weir: Weir,
     admin: SocketAddrV4,
     schema: String,
+    /// With which readers begin; nothing if it is empty.
+    begin: &'static str,
     /// What a writer has been acknowledged.
     acknowledged: AtomicU64,
     is_over: AtomicBool,
@@ -59,7 +62,14 @@ impl Counter {
                 config.user_column("app", column, *value);
             }
         })?;
-        Ok(Self { weir, admin, schema, acknowledged: AtomicU64::new(0), is_over: AtomicBool::new(false) })
+        Ok(Self {
+            weir,
+            admin,
+            schema,
+            begin: "",
+            acknowledged: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        })
     }
 
     /// `readers` sessions read while another one writes. `reads` looks at one value, given what was acknowledged before the
@@ -111,6 +121,9 @@ impl Counter {
 
     fn read(&self, hint: &str, is_stale: impl Fn(u64, u64, u64) -> bool) -> Result<Seen, Box<dyn Error>> {
         let mut session = Session::open(self.weir.addr(), &self.schema)?;
+        if !self.begin.is_empty() {
+            session.run(self.begin)?;
+        }
         let (mut seen, mut last) = (Seen::default(), 0);
         while !self.is_over.load(Ordering::SeqCst) {
             let acknowledged = self.acknowledged.load(Ordering::SeqCst);
@@ -162,6 +175,15 @@ fn global(env: &Env) -> CaseResult {
 fn strict(env: &Env) -> CaseResult {
     let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
     let seen = Counter::new(env, &[])?.run(4, "/* weir_consistency=strict */ ", is_stale)?;
+    ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
+    on_readers(&seen)
+}
+
+/// MariaDB forgets it on connections that were reset.
+fn server_side(env: &Env) -> CaseResult {
+    let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
+    let counter = Counter { begin: "SET SESSION wsrep_sync_wait = 1", ..Counter::new(env, &[])? };
+    let seen = counter.run(4, "", is_stale)?;
     ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
     on_readers(&seen)
 }
