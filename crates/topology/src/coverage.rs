@@ -117,11 +117,6 @@ impl Coverage {
     /// so already.
     pub fn want(&self, moment_ns: u64, worker: usize) {
         self.waiting.fetch_or(1 << (worker % 64), Ordering::SeqCst);
-        self.expect_want(moment_ns);
-    }
-
-    /// Somebody is about to want that, and will not wait yet.
-    pub fn expect_want(&self, moment_ns: u64) {
         self.wanted_ns.fetch_max(moment_ns, Ordering::SeqCst);
         if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
             self.wake_checker();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use weir_http::{Family, Kind};
-use weir_proxy::stats::{CommandRow, Histogram, ServerRow, Totals, WorkerReport};
+use weir_proxy::stats::{CommandRow, CoverageRow, Histogram, ReadCounts, ServerRow, Totals, WorkerReport};
 use weir_sql::Kind as Statement;
 use weir_topology::{Endpoint, EpochRow, Group, Leadership, Place, Reason, Role, Roles, Status};
 
@@ -51,12 +51,21 @@ fn families() -> Vec<Family> {
     let worker = WorkerReport {
         rules: vec![(1, 1)],
         rule_times: vec![(1, Default::default())],
+        reads: vec![(10, ReadCounts::default())],
+        coverage: vec![CoverageRow {
+            endpoint: endpoint.to_string(),
+            age_ns: Some(1),
+            latency_ns: 1,
+            checks: 1,
+            unchecked: None,
+        }],
         ..WorkerReport::default()
     };
     let mut families = super::about(Limits::default(), 1, false, 1.0);
     families.extend(super::totals::families(&Totals::default()));
     families.extend(super::logs(Default::default()));
     families.extend(super::pool(&pools));
+    families.extend(super::freshness(std::slice::from_ref(&worker)));
     families.extend(super::places(&roles, &BTreeMap::from([(endpoint, 1)])));
     families.push(super::hostgroups(&pools));
     families.extend(super::clusters(&roles));
