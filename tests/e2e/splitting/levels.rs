@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_testkit::Weir;
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use toml_edit::Value;
+use weir_testkit::{Weir, WeirConfig, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use super::WHERE;
 use crate::admin::Admin;
@@ -22,6 +23,8 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("splitting::at_global_a_read_sees_what_anybody_was_acknowledged", global),
         Case::parallel("splitting::at_strict_too", strict),
         Case::parallel("splitting::wsrep_sync_wait_of_a_session_is_kept", server_side),
+        Case::parallel("splitting::at_global_a_session_that_keeps_its_connection_waits_there", held),
+        Case::parallel("splitting::a_token_shows_the_write_behind_another_weir_too", token),
         Case::parallel("splitting::sessions_share_the_readers_by_weight", shares),
         // It holds a node up, which the cases beside it would feel.
         Case::serial("splitting::a_reader_that_stands_still_is_passed_over", standing_reader),
@@ -32,6 +35,8 @@ pub(super) fn trials() -> Vec<Case> {
 struct Counter {
     weir: Weir,
     admin: SocketAddrV4,
+    /// Where readers connect.
+    reads_at: SocketAddrV4,
     schema: String,
     /// With which readers begin; nothing if it is empty.
     begin: &'static str,
@@ -49,7 +54,7 @@ struct Seen {
 }
 
 impl Counter {
-    fn new(env: &Env, columns: &[(&str, &str)]) -> Result<Self, Box<dyn Error>> {
+    fn new(env: &Env, configure: impl FnOnce(&mut WeirConfig)) -> Result<Self, Box<dyn Error>> {
         let schema = env.schema()?;
         let mut root = Session::open(env.cluster()?.node(1).addr(), &schema)?;
         root.run("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)")?;
@@ -58,11 +63,10 @@ impl Counter {
         let weir = env.weir(|config| {
             config.admin(admin);
             config.variable("threads", 2);
-            for (column, value) in columns {
-                config.user_column("app", column, *value);
-            }
+            configure(config);
         })?;
         Ok(Self {
+            reads_at: weir.addr(),
             weir,
             admin,
             schema,
@@ -120,7 +124,7 @@ impl Counter {
     }
 
     fn read(&self, hint: &str, is_stale: impl Fn(u64, u64, u64) -> bool) -> Result<Seen, Box<dyn Error>> {
-        let mut session = Session::open(self.weir.addr(), &self.schema)?;
+        let mut session = Session::open(self.reads_at, &self.schema)?;
         if !self.begin.is_empty() {
             session.run(self.begin)?;
         }
@@ -148,7 +152,7 @@ fn on_readers(seen: &Seen) -> CaseResult {
 }
 
 fn monotonic(env: &Env) -> CaseResult {
-    let seen = Counter::new(env, &[])?.run(6, "", |value, _, last| value < last)?;
+    let seen = Counter::new(env, |_| {})?.run(6, "", |value, _, last| value < last)?;
     ensure!(
         seen.stale.is_empty(),
         "{} of {} reads went back: {:?}",
@@ -159,22 +163,76 @@ fn monotonic(env: &Env) -> CaseResult {
     on_readers(&seen)
 }
 
+/// Each way of asking for it, alone.
 fn global(env: &Env) -> CaseResult {
-    let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
-    for (hint, columns) in [
-        ("/* weir_consistency=global */ ", &[][..]),
-        ("", &[("attributes", "{\"weir_consistency\": \"global\"}")][..]),
-    ] {
-        let seen = Counter::new(env, columns)?.run(4, hint, is_stale)?;
-        ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
-        on_readers(&seen)?;
+    const ATTRIBUTES: &str = "{\"weir_consistency\": \"global\"}";
+    let rule: [(&str, Value); 4] = [
+        ("rule_id", 1.into()),
+        ("active", 1.into()),
+        ("match_digest", "VARIABLE_VALUE".into()),
+        ("attributes", ATTRIBUTES.into()),
+    ];
+    let hostgroup = [("hostgroup_id", hostgroup::WRITER.into()), ("consistency", "global".into())];
+    let counter = |configure: &dyn Fn(&mut WeirConfig)| Counter::new(env, configure);
+    let plain = |_: &mut WeirConfig| {};
+    let by_rule = |config: &mut WeirConfig| {
+        config.push("mysql_query_rules", &rule);
+    };
+    let by_user = |config: &mut WeirConfig| {
+        config.user_column("app", "attributes", ATTRIBUTES);
+    };
+    let by_hostgroup = |config: &mut WeirConfig| {
+        config.push("weir_hostgroups", &hostgroup);
+    };
+    all_acknowledged(&counter(&plain)?, "/* weir_consistency=global */ ")?;
+    all_acknowledged(&Counter { begin: GLOBAL, ..counter(&plain)? }, "")?;
+    all_acknowledged(&counter(&by_rule)?, "")?;
+    all_acknowledged(&counter(&by_user)?, "")?;
+    all_acknowledged(&counter(&by_hostgroup)?, "")
+}
+
+const GLOBAL: &str = "SET weir_consistency = 'global'";
+
+fn all_acknowledged(counter: &Counter, hint: &str) -> CaseResult {
+    let seen = counter.run(3, hint, |value, acknowledged, last| value < acknowledged || value < last)?;
+    ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
+    on_readers(&seen)
+}
+
+/// Sessions of a replicas listener keep one connection to a reader: it is checked there.
+fn held(env: &Env) -> CaseResult {
+    let replicas = env.free_address()?;
+    let listener = [("address", replicas.to_string().into()), ("mode", "replicas".into())];
+    let counter = Counter::new(env, |config| {
+        config.push("weir_listeners", &listener);
+    })?;
+    all_acknowledged(&Counter { reads_at: replicas, begin: GLOBAL, ..counter }, "")
+}
+
+/// Who is given a token sees the write, behind another Weir, too.
+fn token(env: &Env) -> CaseResult {
+    let (one, two) = (Counter::new(env, |_| {})?, env.weir(|_| {})?);
+    let mut writer = Session::open(one.weir.addr(), &one.schema)?;
+    let mut others = [Session::open(one.weir.addr(), &one.schema)?, Session::open(two.addr(), &one.schema)?];
+    // A Weir that has just begun does not know yet whose data it is.
+    eventually("it is known", Duration::from_secs(30), || {
+        Ok(others[1].value("SELECT @@weir_token")? != "NULL")
+    })?;
+    for value in 1..=100 {
+        writer.run(&format!("UPDATE t SET v = {value} WHERE id = 1"))?;
+        let token = writer.value("SELECT @@weir_token")?;
+        for other in &mut others {
+            other.run(&format!("SET weir_token = '{token}'"))?;
+            let seen = other.value("SELECT v FROM t WHERE id = 1")?;
+            ensure!(seen == value.to_string(), "{value} was written before {token}, {seen} is seen");
+        }
     }
     Ok(())
 }
 
 fn strict(env: &Env) -> CaseResult {
     let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
-    let seen = Counter::new(env, &[])?.run(4, "/* weir_consistency=strict */ ", is_stale)?;
+    let seen = Counter::new(env, |_| {})?.run(4, "/* weir_consistency=strict */ ", is_stale)?;
     ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
     on_readers(&seen)
 }
@@ -182,7 +240,7 @@ fn strict(env: &Env) -> CaseResult {
 /// MariaDB forgets it on connections that were reset.
 fn server_side(env: &Env) -> CaseResult {
     let is_stale = |value, acknowledged, last| value < acknowledged || value < last;
-    let counter = Counter { begin: "SET SESSION wsrep_sync_wait = 1", ..Counter::new(env, &[])? };
+    let counter = Counter { begin: "SET SESSION wsrep_sync_wait = 1", ..Counter::new(env, |_| {})? };
     let seen = counter.run(4, "", is_stale)?;
     ensure!(seen.stale.is_empty(), "{} of {} reads: {:?}", seen.stale.len(), seen.reads, seen.stale);
     on_readers(&seen)
@@ -209,7 +267,7 @@ fn shares(env: &Env) -> CaseResult {
 }
 
 fn standing_reader(env: &Env) -> CaseResult {
-    let counter = Counter::new(env, &[])?;
+    let counter = Counter::new(env, |_| {})?;
     let mut session = Session::open(counter.weir.addr(), &counter.schema)?;
     session.run("UPDATE t SET v = 1 WHERE id = 1")?;
     // Nothing is applied there any more.
