@@ -131,7 +131,8 @@ impl Coverage {
         }
     }
 
-    /// How long it is likely to take until the moment is covered, in nanoseconds. None: nobody checks.
+    /// How long it is likely to take until the moment is covered, in nanoseconds. None: nobody checks. 0 only if it is covered:
+    /// no estimate is as good as that.
     pub fn expected_wait_ns(&self, moment_ns: u64, now_ns: u64) -> Option<u64> {
         if self.covers(moment_ns) {
             return Some(0);
@@ -154,7 +155,7 @@ impl Coverage {
             let suffices = begun > moment_ns;
             (if suffices { rest } else { rest + latency }, if is_late { age(pending) } else { 0 })
         };
-        Some(wait.max(late))
+        Some(wait.max(late).max(1))
     }
 
     /// Why nobody checks, if nobody does.
@@ -300,6 +301,21 @@ mod tests {
         assert!(!coverage.falls_asleep());
         coverage.check_begins(7, 7);
         assert!(coverage.falls_asleep());
+    }
+
+    /// One that was the source of others answered itself at once, and is asked as a replica now.
+    #[test]
+    fn however_fast_checks_are_nothing_is_covered_before_one_has_ended() {
+        let coverage = Coverage::default();
+        for moment in [MS, 2 * MS, 3 * MS] {
+            coverage.check_begins(moment, 0);
+            coverage.check_ends(moment, moment);
+        }
+        coverage.check_begins(5 * MS, 5 * MS);
+        assert_eq!(coverage.latency_ns(), 1);
+        for now in [5 * MS, 6 * MS, 9 * MS] {
+            assert!(coverage.expected_wait_ns(4 * MS, now) > Some(0), "at {now}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::pool::pools::{Pool, Pools};
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
 use crate::session::Session;
-use crate::snapshot::{ReadPreference, StrictRead};
+use crate::snapshot::ReadPreference;
 use crate::stats::{CoverageRow, ReadCounts};
 
 /// Those who wait look again after this time at the latest: another server may suit them better meanwhile.
@@ -104,7 +104,7 @@ impl Pools {
         readers: u32,
         last_resort: bool,
     ) -> Option<AwaitedCheck> {
-        if wanted.waits_until() <= now || !self.waits_pay(wanted) {
+        if wanted.waits_until() <= now {
             return None;
         }
         let best = self.shortest_wait(now, wanted, readers, last_resort)?;
@@ -135,16 +135,7 @@ impl Pools {
         readers: u32,
         last_resort: bool,
     ) -> Option<AwaitedCheck> {
-        if !self.waits_pay(wanted) {
-            return None;
-        }
         self.check_within(now, wanted, readers, last_resort, MOVE_WAIT_MAX_NS)
-    }
-
-    /// Whether a reader that was waited for may be read at once. Not with asynchronous replication: a session has been seen to
-    /// miss its own write at a replica of MariaDB's (10.11) right behind such a wait, while the writer role moved.
-    fn waits_pay(&self, wanted: &Requirements) -> bool {
-        self.groups.get(&wanted.hostgroup()).is_some_and(|group| group.strict != StrictRead::OnWriter)
     }
 
     /// A server of the hostgroup that will have everything in a moment, where none has it now.
