@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Weir, hostgroup};
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use super::WHERE;
 
@@ -43,6 +44,12 @@ fn weights(env: &Env) -> CaseResult {
     let mut served: BTreeMap<String, u32> = BTreeMap::new();
     // At other levels a session stays with its reader for a while, which has what it has seen.
     let anywhere = format!("/* weir_consistency=eventual */ {WHERE}");
+    // The proportion counts from the moment when both have their roles.
+    for reader in ["n2", "n3"] {
+        eventually("both readers serve reads", Duration::from_secs(10), || {
+            Ok(session.value(&anywhere)? == reader)
+        })?;
+    }
     for _ in 0..400 {
         *served.entry(session.value(&anywhere)?).or_default() += 1;
     }
