@@ -395,7 +395,8 @@ impl EpochClient {
 
     /// Whether it is time to read at the writer what others have written.
     fn is_to_look(&self, leadership: &Leadership, policy: &EpochPolicy, now: Millis) -> bool {
-        let is_wanted = leadership.has_live_peers(policy, now) || leadership.foreign_switch(policy).is_some();
+        let is_planned = leadership.row.as_ref().is_some_and(|row| row.switching.is_some());
+        let is_wanted = leadership.has_live_peers(policy, now) || is_planned;
         self.scope == EpochScope::Plans
             && is_wanted
             && self.wants_reads()
@@ -432,17 +433,21 @@ impl EpochClient {
         (!is_there && !is_told).then_some(rows)
     }
 
-    /// Where something can be written: with replication only at the writer.
+    /// Where something can be written: with replication only at the writer, also while users keep it out. Another server
+    /// that they keep out and that is not read_only may be a replica, which must get no transaction of its own.
     fn servers(
         &self,
         group: &Group,
         at: &ClusterServers<'_>,
         first: Option<&Endpoint>,
     ) -> Vec<(Endpoint, Options)> {
-        match (self.scope, &*group.writers) {
-            (EpochScope::Writer, _) => at.ways(ordered(group, at, first).into_iter()),
-            (EpochScope::Plans, [writer]) => at.ways([writer].into_iter()),
-            (EpochScope::Plans, _) => Vec::new(),
+        match (self.scope, &*group.writers, at.kept_out) {
+            (EpochScope::Writer, _, _) => at.ways(ordered(group, at, first).into_iter()),
+            (EpochScope::Plans, [writer], _) => at.ways([writer].into_iter()),
+            (EpochScope::Plans, [], [server]) if is_agreed_writer(group, server) => {
+                at.ways([server].into_iter())
+            }
+            (EpochScope::Plans, _, _) => Vec::new(),
         }
     }
 
@@ -486,6 +491,12 @@ impl EpochClient {
         self.beats.give(WriteRequest { servers, task, own, drains: None, released: Vec::new() });
         vec![self.beats.end()]
     }
+}
+
+/// Whether the Weirs have agreed that a server is the writer.
+fn is_agreed_writer(group: &Group, server: &Endpoint) -> bool {
+    let row = group.leadership.as_ref().and_then(|leadership| leadership.row.as_ref());
+    row.is_some_and(|row| row.writer == *server)
 }
 
 /// The rows of Weirs that have ended without taking theirs away, with the beats that they have.

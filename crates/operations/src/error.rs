@@ -78,6 +78,14 @@ pub enum SwitchoverError {
         /// The writer.
         from: Endpoint,
     },
+    /// Others could not be asked.
+    #[error(
+        "whether other Weirs write to this cluster is not known: weir.topology could not be read or written within {seconds} s (see the log)"
+    )]
+    OthersUnknown {
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// A worker that has not answered may still let sessions write.
     #[error("a worker has been too busy to answer for seconds")]
     BusyWorker,

@@ -7,7 +7,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use weir_monitor::{LatestRoles, Reporter};
-use weir_topology::{Endpoint, Group, InstanceId, Roles};
+use weir_topology::{Endpoint, Group, InstanceId, Leadership, Roles};
 
 use crate::context::Context;
 use crate::error::SwitchoverError;
@@ -18,6 +18,8 @@ use crate::switchover::Plan;
 
 /// How often sessions are counted on servers that leave.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
+/// How long a Weir that has just started may take to read which others there are.
+const FIRST_READ_WAIT: Duration = Duration::from_secs(3);
 /// How long the other Weirs may take to say that they hold, once their sessions write no more.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -121,6 +123,22 @@ impl Operations {
 }
 
 impl OperationRunner {
+    /// Waits until it is known which other Weirs there are: nobody would be asked before.
+    pub(crate) fn wait_until_others_known(&self, hostgroup: u32) -> Result<(), SwitchoverError> {
+        let until = Instant::now() + FIRST_READ_WAIT;
+        loop {
+            let roles = self.context.roles.latest();
+            let leadership = roles.group(hostgroup).and_then(|group| group.leadership.as_ref());
+            if leadership.is_none_or(|leadership| leadership.read_at.is_some()) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(SwitchoverError::OthersUnknown { seconds: FIRST_READ_WAIT.as_secs() });
+            }
+            self.look_again()?;
+        }
+    }
+
     /// Has the other Weirs hold; [`OperationRunner::wait_others`] waits until they do.
     pub(crate) fn ask_others(&self, plan: &Plan<'_>) {
         self.context.planner.ask_to_hold(plan.order.writer_hostgroup, &plan.to);
@@ -128,7 +146,8 @@ impl OperationRunner {
 
     /// Waits until no other Weir's session may write to the old writer.
     pub(crate) fn wait_others(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
-        let until = Instant::now() + plan.grace + ANSWER_WAIT;
+        let begun = Instant::now();
+        let until = begun + plan.grace + ANSWER_WAIT;
         let mut told = false;
         loop {
             let roles = self.context.roles.latest();
@@ -139,15 +158,20 @@ impl OperationRunner {
             }
             let leadership = group.and_then(|group| group.leadership.as_ref());
             let awaited = leadership.map(|leadership| leadership.awaited.clone()).unwrap_or_default();
-            if awaited.is_empty() {
+            // What was read with the announcement tells who is there: a lone Weir reads seldom.
+            let is_announced = leadership.is_none_or(|known| is_announced(known, &self.context.instance));
+            if awaited.is_empty() && is_announced {
                 return Ok(());
+            }
+            if !is_announced && begun.elapsed() >= ANSWER_WAIT {
+                return Err(SwitchoverError::OthersUnknown { seconds: ANSWER_WAIT.as_secs() });
             }
             let names: Vec<&str> = awaited.iter().map(|name| &**name).collect();
             if Instant::now() >= until {
                 let (from, names) = (plan.from.clone(), names.join(", "));
                 return Err(SwitchoverError::OtherWeirsWrite { from, names });
             }
-            if !told {
+            if !told && !awaited.is_empty() {
                 plan.progress.tell(format!("waiting for other Weirs: {}", names.join(", ")));
                 told = true;
             }
@@ -162,6 +186,12 @@ impl OperationRunner {
             .group(hostgroup)
             .is_some_and(|group| group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()))
     }
+}
+
+/// Whether the row announces a switchover of this Weir.
+fn is_announced(leadership: &Leadership, instance: &str) -> bool {
+    let switching = leadership.row.as_ref().and_then(|row| row.switching.as_ref());
+    switching.is_some_and(|switching| *switching.by == *instance)
 }
 
 /// Servers that leave a cluster whose Weirs tell each other of that.

@@ -98,6 +98,7 @@ impl OperationRunner {
         order: &SwitchoverOrder,
         progress: &Progress,
     ) -> Result<String, SwitchoverError> {
+        self.wait_until_others_known(order.writer_hostgroup)?;
         let plan = self.plan(order, progress)?;
         let mut mover = self.get_ready(&plan)?;
         let (hostgroup, Plan { from, to, .. }) = (order.writer_hostgroup, &plan);

@@ -444,8 +444,8 @@ impl Leadership {
         self.proposal = match (is_mine, switch) {
             (None, Some((switch, _))) if switch.step == SwitchStep::Ask => {
                 self.awaited = self.may_write(Some(row.version), now);
-                let is_asking = !self.awaited.is_empty();
-                is_asking.then(|| Proposal::Ask { from, to: switch.to.clone() })
+                // Also where nobody has to answer: one that starts meanwhile holds, too.
+                Some(Proposal::Ask { from, to: switch.to.clone() })
             }
             (None | Some(true), Some((switch, address))) => {
                 self.awaited = self.may_write(Some(row.version), now);

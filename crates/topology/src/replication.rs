@@ -36,7 +36,7 @@ pub(crate) fn decide(
     let mut places = servers.writer_places(&writers);
     places.extend(servers.readers(&writers));
     places.extend(member::offline(&servers.members, policy.reader_hostgroup));
-    let leadership = agree(policy, &servers.before, &writers, health);
+    let leadership = agree(policy, &servers.before, &servers.members, &writers, health);
     let hold = || member::hold_without_writer(&servers.before, &servers.members, health.now);
     let group = Group {
         hold: if writers.is_empty() { hold() } else { None },
@@ -59,13 +59,19 @@ pub(crate) fn decide(
 fn agree(
     policy: &ReplicationPolicy,
     before: &Group,
+    members: &[Member<'_>],
     writers: &[Endpoint],
     health: &HealthCheck<'_>,
 ) -> Option<Leadership> {
     let hostgroup = policy.writer_hostgroup;
     let epoch = health.policy.epoch_of_replicas(hostgroup)?;
     let switch = health.policy.switch_of(hostgroup);
-    let [writer] = writers else {
+    let writer = match writers {
+        [writer] => Some(writer),
+        [] => kept_out_writer(policy, before, members, health),
+        _ => None,
+    };
+    let Some(writer) = writer else {
         let mut leadership = before.leadership.clone()?;
         if switch.is_some() {
             leadership.await_all(health.now);
@@ -79,6 +85,31 @@ fn agree(
     let cleared = health.policy.cleared.iter().find(|cleared| cleared.writer_hostgroup == hostgroup);
     leadership.note_cleared(cleared.map(|cleared| cleared.version), &epoch);
     Some(leadership)
+}
+
+/// The agreed writer while users keep it out: what Weirs tell each other is there all the same. One read may have shown
+/// both, that it is the writer now and that somebody keeps it out.
+fn kept_out_writer<'m>(
+    policy: &ReplicationPolicy,
+    before: &Group,
+    members: &'m [Member<'_>],
+    health: &HealthCheck<'_>,
+) -> Option<&'m Endpoint> {
+    let known = before.leadership.as_ref().and_then(|leadership| leadership.row.as_ref());
+    let is_agreed = |member: &&Member<'_>| {
+        let read = health.observation(member.endpoint).and_then(|seen| seen.epoch.as_ref()?.row.as_ref());
+        let newest = known.into_iter().chain(read).max_by_key(|row| (row.epoch, row.version));
+        newest.is_some_and(|row| row.writer == *member.endpoint)
+    };
+    let is_kept_out = |member: &&Member<'_>| {
+        member.state.as_ref().is_err_and(|out| out.reason == Reason::Wished(Wish::OfflineSoft))
+    };
+    let is_writable = |member: &&Member<'_>| match health.last_state(member.endpoint) {
+        Some(ServerState::Replica(state)) => state.is_read_only(policy.check) == Ok(false),
+        _ => false,
+    };
+    let mut agreed = members.iter().filter(is_agreed).filter(is_kept_out).filter(is_writable);
+    agreed.next().map(|member| member.endpoint)
 }
 
 fn answering<'a>(

@@ -1,12 +1,13 @@
 //! Servers that leave, and Weirs that leave while they do.
 
 use std::error::Error;
+use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Account, Family, Weir, weir_binary};
-use weir_tests::{Case, CaseResult, Env, ensure, eventually};
+use weir_testkit::{Account, Family, Mysql, Weir, weir_binary};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use super::{NODE_NAME, PATIENCE, Weirs, is_out};
 use crate::replication::weir_with;
@@ -32,6 +33,10 @@ pub(super) fn trials() -> Vec<Case> {
         Case::serial(
             "several_weirs::leaving::a_replica_made_the_writer_while_drained_comes_back_for_all",
             promoted,
+        ),
+        Case::serial(
+            "several_weirs::leaving::a_source_that_one_takes_out_is_out_for_all_and_comes_back",
+            source_taken_out,
         ),
     ]
 }
@@ -219,25 +224,33 @@ fn everything(env: &Env) -> CaseResult {
     Ok(())
 }
 
-/// The status of all servers in a Weir's configuration from now on.
-fn set_status(weir: &Weir, status: &str) -> CaseResult {
+/// The status of servers in a Weir's configuration from now on: of this one, or of all.
+fn set_status(weir: &Weir, of: Option<SocketAddrV4>, status: &str) -> CaseResult {
     let mut document: toml_edit::DocumentMut = std::fs::read_to_string(weir.config_path())?.parse()?;
     let servers = document["mysql_servers"].as_array_of_tables_mut().ok_or("no servers")?;
-    servers.iter_mut().for_each(|row| row["status"] = toml_edit::value(status));
+    let is_meant = |row: &toml_edit::Table| {
+        of.is_none_or(|of| {
+            row["hostname"].as_str() == Some(&of.ip().to_string())
+                && row["port"].as_integer() == Some(i64::from(of.port()))
+        })
+    };
+    let mut meant: Vec<_> = servers.iter_mut().filter(|row| is_meant(row)).collect();
+    ensure!(!meant.is_empty(), "{of:?} has no row");
+    meant.iter_mut().for_each(|row| row["status"] = toml_edit::value(status));
     std::fs::write(weir.config_path(), document.to_string())?;
     Ok(weir.sighup()?)
 }
 
 fn whole(env: &Env) -> CaseResult {
     let weirs = Weirs::start(env, 2)?;
-    set_status(weirs.weir(0), "OFFLINE_SOFT")?;
+    set_status(weirs.weir(0), None, "OFFLINE_SOFT")?;
     for at in [0, 1] {
         eventually("nobody writes", PATIENCE, || Ok(writer(weirs.weir(at))?.is_empty()))?;
     }
     // As long as it takes until nothing that was read before counts.
     thread::sleep(Duration::from_secs(6));
     ensure!(writer(weirs.weir(1))?.is_empty(), "{}", writer(weirs.weir(1))?);
-    set_status(weirs.weir(0), "ONLINE")?;
+    set_status(weirs.weir(0), None, "ONLINE")?;
     for at in [0, 1] {
         wait_writer(weirs.weir(at))?;
         weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.whole (id INT)")?;
@@ -246,27 +259,34 @@ fn whole(env: &Env) -> CaseResult {
     Ok(())
 }
 
-fn promoted(env: &Env) -> CaseResult {
-    let mysql = env.own_servers(Family::Mariadb, 3, false)?;
+/// Two Weirs in front of servers with replication that know each other.
+fn before_replicas(env: &Env, mysql: &Mysql) -> Result<[Weir; 2], Box<dyn Error>> {
     let monitor = Account::MONITOR.user;
     let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE";
     mysql.source().root_query(&format!("GRANT {privileges} ON weir.* TO {monitor}@'%'"))?;
     mysql.wait_replicated()?;
     let start = || {
-        weir_with(env, &mysql, false, |config| {
+        weir_with(env, mysql, false, |config| {
             config.variable("monitor_read_only_interval", 100);
         })
     };
     let weirs = [start()?, start()?];
-    let cluster = |weir: &Weir| -> Result<Value, Box<dyn Error>> {
-        let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
-        Ok(status.pointer_mut("/clusters/0").map(Value::take).unwrap_or_default())
-    };
     for weir in &weirs {
         eventually("the Weirs know each other", PATIENCE, || {
-            Ok(cluster(weir)?["other_weirs"].as_array().is_some_and(|others| others.len() == 1))
+            Ok(cluster_of(weir)?["other_weirs"].as_array().is_some_and(|others| others.len() == 1))
         })?;
     }
+    Ok(weirs)
+}
+
+fn cluster_of(weir: &Weir) -> Result<Value, Box<dyn Error>> {
+    let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+    Ok(status.pointer_mut("/clusters/0").map(Value::take).unwrap_or_default())
+}
+
+fn promoted(env: &Env) -> CaseResult {
+    let mysql = env.own_servers(Family::Mariadb, 3, false)?;
+    let weirs = before_replicas(env, &mysql)?;
     let (source, next) = (mysql.source(), &mysql.servers()[1]);
     let server = next.addr().to_string();
     let done = run(&weirs[0], &["drain", &server, "--timeout-s", "20"])?;
@@ -277,14 +297,75 @@ fn promoted(env: &Env) -> CaseResult {
     next.root_query("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0")?;
     for weir in &weirs {
         eventually("nobody writes", PATIENCE, || {
-            Ok(cluster(weir)?["writers"].as_array().is_some_and(Vec::is_empty))
+            Ok(cluster_of(weir)?["writers"].as_array().is_some_and(Vec::is_empty))
         })?;
     }
     thread::sleep(Duration::from_secs(6));
     let back = run(&weirs[0], &["undrain", &server])?;
     ensure!(back.status.success(), "{back:?}");
     for weir in &weirs {
-        eventually("it writes", PATIENCE, || Ok(cluster(weir)?["writers"][0] == server.as_str()))?;
+        eventually("it writes", PATIENCE, || Ok(cluster_of(weir)?["writers"][0] == server.as_str()))?;
     }
+    Ok(())
+}
+
+/// A source that its user takes out of a Weir's configuration takes no new work from any, as with a drain; what runs there
+/// goes on.
+fn source_taken_out(env: &Env) -> CaseResult {
+    let mysql = env.own_servers(Family::Mariadb, 3, false)?;
+    let mut weirs = before_replicas(env, &mysql)?;
+    let source = mysql.source();
+    let server = source.addr().to_string();
+    source.root_query("CREATE TABLE test.taken_out (id INT PRIMARY KEY) ENGINE=InnoDB")?;
+    let nobody_writes = |weirs: &[Weir]| {
+        weirs.iter().try_for_each(|weir| {
+            eventually("nobody writes", PATIENCE, || {
+                Ok(cluster_of(weir)?["writers"].as_array().is_some_and(Vec::is_empty))
+            })
+        })
+    };
+    let it_writes = |weirs: &[Weir]| {
+        weirs.iter().try_for_each(|weir| {
+            eventually("it writes", PATIENCE, || Ok(cluster_of(weir)?["writers"][0] == server.as_str()))
+        })
+    };
+    for round in 0..3 {
+        let [keeper, other] = [&weirs[round % 2], &weirs[1 - round % 2]];
+        let mut inside = Session::open(other.addr(), "test")?;
+        inside.run("BEGIN")?;
+        inside.run(&format!("INSERT INTO taken_out VALUES ({round})"))?;
+        set_status(keeper, Some(source.addr()), "OFFLINE_SOFT")?;
+        nobody_writes(&weirs)?;
+        // As long as it takes until nothing that was read before counts.
+        thread::sleep(Duration::from_secs(6));
+        nobody_writes(&weirs)?;
+        inside.run(&format!("INSERT INTO taken_out VALUES ({})", 100 + round))?;
+        inside.run("COMMIT")?;
+        set_status(keeper, Some(source.addr()), "ONLINE")?;
+        it_writes(&weirs)?;
+    }
+    // One that starts meanwhile goes by it, too, and is told of the end.
+    set_status(&weirs[0], Some(source.addr()), "OFFLINE_SOFT")?;
+    nobody_writes(&weirs)?;
+    let [keeper, other] = weirs;
+    other.process().kill();
+    weirs = [keeper, other.restart(&weir_binary()?)?];
+    nobody_writes(&weirs)?;
+    set_status(&weirs[0], Some(source.addr()), "ONLINE")?;
+    it_writes(&weirs)?;
+    // Whose user wants it out, and who is no more, is overruled by force only.
+    set_status(&weirs[0], Some(source.addr()), "OFFLINE_SOFT")?;
+    nobody_writes(&weirs)?;
+    weirs[0].process().kill();
+    eventually("it is known to be gone", PATIENCE, || {
+        let refused = run(&weirs[1], &["undrain", &server])?;
+        ensure!(!refused.status.success(), "{refused:?}");
+        Ok(text(&refused.stderr).contains("weir undrain --force"))
+    })?;
+    let done = run(&weirs[1], &["undrain", &server, "--force"])?;
+    ensure!(done.status.success(), "{done:?}");
+    it_writes(&weirs[1..])?;
+    let rows = Session::open(weirs[1].addr(), "test")?.value("SELECT COUNT(*) FROM taken_out FOR UPDATE")?;
+    ensure!(rows == "6", "{rows} rows");
     Ok(())
 }

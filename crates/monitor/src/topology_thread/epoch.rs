@@ -115,14 +115,15 @@ impl TopologyThread {
         }
     }
 
-    /// A planned change is over when one decision has made it, or the row names its target.
+    /// A planned change is over when one decision has made it, or the row names its target. What others are asked for is
+    /// over when whoever ordered it says so.
     pub(super) fn end_switches(&mut self) {
         self.switches.retain(|switch| {
             let group = self.roles.group(switch.writer_hostgroup);
             let row = group
                 .and_then(|group| group.leadership.as_ref())
                 .and_then(|leadership| leadership.row.as_ref());
-            row.is_some_and(|row| row.writer != switch.to || switch.step != SwitchStep::Move)
+            switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer != switch.to)
         });
     }
 
