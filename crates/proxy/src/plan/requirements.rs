@@ -2,6 +2,7 @@
 //! as one value that nothing changes. What follows from that is decided by functions of nothing else.
 
 use weir_sql::{Kind, Uses};
+use weir_topology::Gtid;
 
 use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::ExecutionPlan;
@@ -29,6 +30,10 @@ pub(crate) struct Circumstances {
     pub seen_on: ServerIndex,
     /// Everything that anybody had acknowledged before this moment has to be there; 0 for nothing.
     pub told_at: Nanos,
+    /// The transaction that its server must have executed.
+    pub min_gtid: Option<Gtid>,
+    /// When the statement came.
+    pub came_at: Nanos,
     /// Until then it may wait for a reader to be fresh enough.
     pub waits_until: Nanos,
     /// It has read at the same reader for long enough: another one may have its turn.
@@ -140,6 +145,17 @@ impl Requirements {
         (group.is_replicated && moment != 0).then_some(moment)
     }
 
+    /// The transaction that its server must have executed (`min_gtid`).
+    pub(crate) fn min_gtid(&self) -> Option<&Gtid> {
+        self.from.min_gtid.as_ref()
+    }
+
+    /// The same as a moment that a server has to cover of which checks tell: its client knows of the transaction, so it was
+    /// acknowledged before the statement came.
+    pub(crate) fn gtid_acknowledged_by(&self) -> Nanos {
+        if self.from.min_gtid.is_some() { self.from.came_at } else { 0 }
+    }
+
     /// Until when it may wait for a reader to be fresh enough.
     pub(crate) fn waits_until(&self) -> Nanos {
         self.from.waits_until
@@ -175,6 +191,8 @@ mod tests {
         seen_at: 0,
         seen_on: ServerIndex::MAX,
         told_at: 0,
+        min_gtid: None,
+        came_at: 0,
         waits_until: 0,
         may_change_reader: false,
         reads_on_writer: false,
