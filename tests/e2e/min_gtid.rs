@@ -297,16 +297,38 @@ fn group(env: &Env) -> CaseResult {
     let name = mysql.source().root_query("SELECT @@group_replication_group_name")?.concat().concat();
     let mut reader = Session::open(weir.addr(), "test")?;
     reader.run("SET weir_consistency = eventual")?;
-    for round in 1..20 {
-        session.run(&format!("INSERT INTO own VALUES ({round})"))?;
-        let executed = mysql.source().root_query("SELECT @@GLOBAL.gtid_executed")?.concat().concat();
-        // The group's part: the one with its name.
-        let own = executed.split(',').map(str::trim).find(|part| part.contains(&name));
-        let last = own.and_then(|own| own.rsplit([':', '-']).next()).ok_or("no transaction")?;
-        let seen = reader.value(&format!("/* min_gtid={name}:{last} */ SELECT COUNT(*) FROM own"))?;
-        ensure!(seen == round.to_string(), "{seen} rows after {round}");
+    let at_readers = format!("/* hostgroup={} */ SELECT COUNT(*) FROM own", hostgroup::READER);
+    eventually("the others have the table", PATIENCE, || {
+        Ok((0..6).all(|_| reader.rows(&at_readers).is_ok()))
+    })?;
+    // What is written to the table can't be applied there.
+    let others = mysql.servers().iter().skip(1).map(|server| {
+        let mut held = Session::open(server.addr(), "test")?;
+        held.run("LOCK TABLES own READ")?;
+        Ok(held)
+    });
+    let others = others.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    session.run("INSERT INTO own VALUES (1)")?;
+    let executed = mysql.source().root_query("SELECT @@GLOBAL.gtid_executed")?.concat().concat();
+    let own = executed.split(',').map(|part| part.trim_start_matches("\\n").trim());
+    let own = own.filter(|part| part.starts_with(&name)).last();
+    let last = own.and_then(|own| own.rsplit([':', '-']).next()).ok_or("no transaction")?;
+    let hint = format!("min_gtid={name}:{last}");
+    ensure!(reader.value(&at_readers)? == "0", "the others have it already");
+    for _ in 0..4 {
+        let seen = reader.value(&format!("/* {hint} */ SELECT COUNT(*) FROM own"))?;
+        ensure!(seen == "1", "{seen} rows");
     }
-    Ok(())
+    let waiting = at_readers.replace(" */", &format!("; {hint} */"));
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| reader.value(&waiting).map_err(|error| error.to_string()));
+        thread::sleep(Duration::from_millis(300));
+        ensure!(!reading.is_finished(), "it does not wait");
+        drop(others);
+        let seen = reading.join().map_err(|_| "the reader has panicked")??;
+        ensure!(seen == "1", "{seen} rows");
+        Ok(())
+    })
 }
 
 fn galera(env: &Env) -> CaseResult {
