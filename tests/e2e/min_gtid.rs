@@ -310,8 +310,8 @@ fn group(env: &Env) -> CaseResult {
     let others = others.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
     session.run("INSERT INTO own VALUES (1)")?;
     let executed = mysql.source().root_query("SELECT @@GLOBAL.gtid_executed")?.concat().concat();
-    let own = executed.split(',').map(|part| part.trim_start_matches("\\n").trim());
-    let own = own.filter(|part| part.starts_with(&name)).last();
+    let mut parts = executed.split(',').map(|part| part.trim_start_matches("\\n").trim());
+    let own = parts.rfind(|part| part.starts_with(&name));
     let last = own.and_then(|own| own.rsplit([':', '-']).next()).ok_or("no transaction")?;
     let hint = format!("min_gtid={name}:{last}");
     ensure!(reader.value(&at_readers)? == "0", "the others have it already");

@@ -275,6 +275,17 @@ mod tests {
     }
 
     #[test]
+    fn a_named_transaction_was_acknowledged_before_the_statement_came() {
+        let came = Circumstances { came_at: 7, ..READING };
+        let of = |from| Requirements::new(&plan("SELECT a FROM t"), from);
+        assert_eq!((of(came).min_gtid(), of(came).gtid_acknowledged_by()), (None, 0));
+        let gtid = Gtid::parse(b"0-1-5");
+        let named = of(Circumstances { min_gtid: gtid, ..came });
+        assert_eq!((named.min_gtid(), named.gtid_acknowledged_by()), (gtid.as_ref(), 7));
+        assert_eq!(named.must_cover(1, READERS), None, "where ids tell, no check has to");
+    }
+
+    #[test]
     fn only_what_may_have_effects_needs_a_sure_writer() {
         let may = |text, is_sure| Requirements::new(&plan(text), READING).may_be_sent(|| is_sure);
         assert!(may("UPDATE t SET a = 1", true) && !may("UPDATE t SET a = 1", false));

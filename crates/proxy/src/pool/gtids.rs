@@ -67,14 +67,9 @@ impl Pools {
         let Some(group) = self.groups.get(&readers).filter(|_| wanted.min_gtid().is_some()) else {
             return false;
         };
-        let serving = |member: &&crate::pool::balance::GroupMember| {
-            self.servers[member.server].takes_statements(now, wanted, member, false)
-        };
-        let mut lacking = group.members.iter().filter(serving).map(|member| &self.servers[member.server]);
-        let mut any = false;
-        lacking.all(|pool| {
-            any = true;
-            pool.lacks_gtid(wanted)
-        }) && any
+        let members = group.members.iter().map(|member| (member, &self.servers[member.server]));
+        let mut serving =
+            members.filter(|(member, pool)| pool.takes_statements(now, wanted, member, false)).peekable();
+        serving.peek().is_some() && serving.all(|(_, pool)| pool.lacks_gtid(wanted))
     }
 }
