@@ -38,6 +38,9 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "greeting" => |data| {
             weir_protocol::fuzzing::fuzz_greeting(data);
         },
+        "gtids" => |data| {
+            weir_topology::fuzzing::fuzz_gtids(data);
+        },
         "handshake_response" => |data| {
             weir_protocol::fuzzing::fuzz_handshake_response(data);
         },

@@ -34,6 +34,7 @@ mod isolation;
 mod listeners;
 mod login;
 mod logs;
+mod min_gtid;
 mod moving;
 mod mysql;
 mod names;
@@ -108,6 +109,7 @@ fn cases() -> Vec<Case> {
         listeners::trials(),
         login::trials(),
         logs::trials(),
+        min_gtid::trials(),
         moving::trials(),
         mysql::trials(),
         names::trials(),

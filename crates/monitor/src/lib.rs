@@ -30,12 +30,14 @@
 //! | `SELECT @@GLOBAL.gtid_executed`, `WAIT_FOR_EXECUTED_GTID_SET()`; on MariaDB `@@GLOBAL.gtid_binlog_pos`, `MASTER_GTID_WAIT()` | for each replica every 25 ms | none |
 //! | the same with `weir.topology` and `weir.instances` in place of it, where the account may | every 25 ms | SELECT on both; without, facts alone tell who writes |
 //! | INSERT, UPDATE, DELETE of a row there | every second, every 3 s without other Weirs | these, and CREATE for the first start |
+//! | `SELECT @@GLOBAL.gtid_executed`; on MariaDB `@@GLOBAL.gtid_current_pos` | every 1 to 20 ms while a statement with a `min_gtid` waits for the server, not on Galera; every second in the minute after that | none |
 //! | COM_PING | in a cluster: every second; else `monitor_ping_interval` | none |
 //! | what [`weir_eviction::Evictor`] lists | where `weir_topology.assist` is not off | SUPER; without, dead nodes are not evicted |
 //! | a login | every 500 ms while a server is shunned | none |
 //!
 //! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
-//! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
+//! Each server of a cluster has two connections of the account, with replication up to three; every other server one; and one
+//! more while statements wait for transactions.
 
 mod causal_probe;
 mod change_watch;
@@ -43,6 +45,7 @@ mod clock;
 mod epoch_client;
 mod epoch_tables;
 mod epoch_writer;
+mod gtid_watch;
 mod latest_roles;
 mod monitor;
 mod probe;

@@ -13,6 +13,7 @@ use weir_topology::{Endpoint, ServerShared};
 use crate::causal_probe::alarm::Alarm;
 use crate::causal_probe::{self, Standing, Told};
 use crate::change_watch::Watch;
+use crate::gtid_watch;
 use crate::probe::Probe;
 use crate::probe_log::ProbeLog;
 use crate::settings::{Kind, ProbeSettings};
@@ -37,7 +38,7 @@ pub(crate) enum Order {
     End,
 }
 
-/// A running probe and, in a cluster, its causal probe.
+/// A running probe and, in a cluster, its causal probe; and the thread that knows which transactions the server has executed.
 pub(crate) struct ProbeHandle {
     pub(crate) generation: u64,
     pub(crate) settings: ProbeSettings,
@@ -47,6 +48,7 @@ pub(crate) struct ProbeHandle {
     pub(crate) shunned: Arc<AtomicBool>,
     orders: Sender<Order>,
     causal_orders: Option<Sender<Order>>,
+    gtid_orders: Option<Sender<Order>>,
     shared: Arc<ServerShared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -87,7 +89,18 @@ impl ProbeHandle {
             })?);
             causal_orders = Some(orders);
         }
-        Ok(Self { generation, settings, standing, shunned, orders, causal_orders, shared, threads })
+        let gtid_orders = watch_gtids(endpoint, &settings, &shared, &mut threads)?;
+        Ok(Self {
+            generation,
+            settings,
+            standing,
+            shunned,
+            orders,
+            causal_orders,
+            gtid_orders,
+            shared,
+            threads,
+        })
     }
 
     /// Gives an order; one that has ended doesn't hear it.
@@ -98,6 +111,12 @@ impl ProbeHandle {
         {
             let _ = orders.send(order);
             self.shared.coverage.wake_checker();
+        }
+        if order == Order::End
+            && let Some(orders) = &self.gtid_orders
+        {
+            let _ = orders.send(order);
+            self.shared.gtids.wake();
         }
     }
 
@@ -113,6 +132,26 @@ impl ProbeHandle {
             }
         }
     }
+}
+
+/// Begins to find out which transactions the server has executed, where its causality checks do not tell enough.
+fn watch_gtids(
+    endpoint: &Endpoint,
+    settings: &ProbeSettings,
+    shared: &Arc<ServerShared>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> io::Result<Option<Sender<Order>>> {
+    let is_told_by_checks = settings.kind == Kind::Galera && settings.gtid_port.is_none();
+    shared.gtids.set_told_by_checks(is_told_by_checks);
+    if is_told_by_checks {
+        return Ok(None);
+    }
+    let (orders, inbox) = channel();
+    let (options, port, shared) = (settings.options.clone(), settings.gtid_port, shared.clone());
+    let bell = gtid_watch::Bell::of(&shared)?;
+    let thread = thread::Builder::new().name(format!("gtid {endpoint}"));
+    threads.push(thread.spawn(move || gtid_watch::run(options, port, &shared, &bell, &inbox))?);
+    Ok(Some(orders))
 }
 
 /// What a probe goes by besides its orders, and where it tells more than the topology thread needs.

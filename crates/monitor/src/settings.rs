@@ -35,6 +35,16 @@ pub(crate) struct ProbeSettings {
     pub(crate) kind: Kind,
     pub(crate) interval: Duration,
     pub(crate) options: Options,
+    /// Where a binlog reader of the server's is followed.
+    pub(crate) gtid_port: Option<GtidPort>,
+}
+
+/// `mysql_servers.gtid_port`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GtidPort {
+    pub(crate) port: u16,
+    /// The pause before it is tried again.
+    pub(crate) retry: Duration,
 }
 
 /// The question that a server is asked, by the kind of cluster that it belongs to.
@@ -113,7 +123,8 @@ impl Settings {
             .timeouts(variables.monitor_connect_timeout, timeout)
             .at(reach.addresses.get(endpoint).cloned().unwrap_or_default())
             .tls(reach.tls.get(endpoint).cloned());
-            let settings = ProbeSettings { kind, interval, options };
+            let gtid_port = gtid_port(config, endpoint);
+            let settings = ProbeSettings { kind, interval, options, gtid_port };
             let probe = probes.entry(endpoint.clone()).or_insert_with(|| settings.clone());
             if kind != Kind::Ping {
                 *probe = settings;
@@ -122,6 +133,12 @@ impl Settings {
         let evictors = evictors(config, &policy, &intents, &probes);
         Self { policy, intents, probes, evictors }
     }
+}
+
+fn gtid_port(config: &Config, endpoint: &Endpoint) -> Option<GtidPort> {
+    let rows = config.servers.iter().filter(|row| row.endpoint() == *endpoint);
+    let port = rows.map(|row| row.gtid_port).max().filter(|port| *port != 0)?;
+    Some(GtidPort { port, retry: config.variables.binlog_reader_connect_retry_msec })
 }
 
 /// Of the Galera clusters with more than two servers in their hostgroups: of two, one is never a majority.

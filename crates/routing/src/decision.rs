@@ -23,6 +23,8 @@ pub struct Decision {
     pub consistency: Option<Consistency>,
     /// The same, as the statement itself says; it has the last word.
     pub hinted_consistency: Option<Consistency>,
+    /// Its server must have what the session has written through some hostgroup, as a rule says (`gtid_from_hostgroup`).
+    pub sees_own_writes: bool,
     /// Whether it is written to the events log.
     pub log: Option<bool>,
     /// Position of the rule whose error_msg answers it, see [`Router::error_message`](crate::Router::error_message).
@@ -46,6 +48,7 @@ impl Decision {
             multiplex: self.multiplex.or(other.multiplex),
             consistency: self.consistency.or(other.consistency),
             hinted_consistency: self.hinted_consistency.or(other.hinted_consistency),
+            sees_own_writes: self.sees_own_writes || other.sees_own_writes,
             log: self.log.or(other.log),
             error: self.error.or(other.error),
             ok: self.ok.or(other.ok),

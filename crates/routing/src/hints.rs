@@ -1,6 +1,7 @@
 //! Reads hints in a statement's first comment: `/* hostgroup=2;query_timeout=500 */`.
 
 use weir_sql::{Dialect, Lexer, TokenKind};
+use weir_topology::Gtid;
 
 use crate::{Consistency, Decision};
 
@@ -23,6 +24,10 @@ pub struct Hints {
     pub delay_ms: Option<u32>,
     /// `weir_consistency`
     pub consistency: Option<Consistency>,
+    /// `min_gtid`: the transaction that the server must have executed. Rules say nothing of it, and it is no part of a decision.
+    pub min_gtid: Option<Gtid>,
+    /// There is a `min_gtid` that is no transaction's id.
+    pub has_bad_gtid: bool,
 }
 
 /// When hints are looked at: mysql-query_processor_first_comment_parsing.
@@ -60,6 +65,12 @@ impl Hints {
             let value = value.trim_ascii();
             if name == b"weir_consistency" {
                 hints.consistency = Consistency::of_word(value).or(hints.consistency);
+                continue;
+            }
+            if name == b"min_gtid" {
+                let gtid = Gtid::parse(value);
+                hints.min_gtid = gtid.or(hints.min_gtid);
+                hints.has_bad_gtid |= gtid.is_none();
                 continue;
             }
             let Some(value) = number(value) else { continue };
@@ -176,11 +187,31 @@ mod tests {
                     timeout_ms: Some(100),
                     retries: Some(3),
                     delay_ms: Some(20),
-                    consistency: None,
+                    ..Hints::default()
                 },
             ),
         ] {
             assert_eq!(Hints::of(statement.as_bytes(), Dialect::default()), hints, "{statement}");
+        }
+    }
+
+    #[test]
+    fn the_transaction_that_has_to_be_there() {
+        const GTID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23";
+        let of = |statement: &str| Hints::of(statement.as_bytes(), Dialect::default());
+        let having = |gtid: &str| Hints { min_gtid: Gtid::parse(gtid.as_bytes()), ..Hints::default() };
+        for comment in
+            [format!("min_gtid={GTID}"), format!(";min_gtid={GTID}"), format!(" ; min_gtid = {GTID} ; ")]
+        {
+            assert_eq!(of(&format!("SELECT /*{comment}*/ 1")), having(GTID), "{comment}");
+            assert_eq!(of(&format!("/*{comment}*/ SELECT 1")), having(GTID), "{comment}");
+        }
+        assert_eq!(of("/* min_gtid=0-1-100 */ SELECT 1"), having("0-1-100"));
+        let with_hostgroup = Hints { hostgroup: Some(2), ..having(GTID) };
+        assert_eq!(of(&format!("/* hostgroup=2;min_gtid={GTID} */ SELECT 1")), with_hostgroup);
+        for value in ["", "1", "uuid:1", &GTID[1..], &format!("{GTID}-24"), &format!("{GTID},{GTID}")] {
+            let hints = of(&format!("/* min_gtid={value} */ SELECT 1"));
+            assert_eq!(hints, Hints { has_bad_gtid: true, ..Hints::default() }, "{value}");
         }
     }
 }

@@ -363,6 +363,7 @@ impl Walk<'_> {
             multiplex: row.multiplex,
             consistency: row.consistency,
             hinted_consistency: None,
+            sees_own_writes: row.gtid_from_hostgroup.is_some(),
             log: row.log,
             error: row.error_msg.as_ref().map(|_| position),
             ok: row.ok_msg.as_ref().map(|_| position),

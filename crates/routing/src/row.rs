@@ -55,6 +55,8 @@ pub struct QueryRule {
     pub multiplex: Option<Multiplex>,
     /// `weir_consistency` of attributes: how fresh its read has to be.
     pub consistency: Option<Consistency>,
+    /// The statement's server must have what the session has written through that hostgroup.
+    pub gtid_from_hostgroup: Option<u32>,
     /// Whether the statement is written to the events log; none: `eventslog_default_log` tells.
     pub log: Option<bool>,
     /// No further rule is looked at.
@@ -93,6 +95,7 @@ impl Default for QueryRule {
             ok_msg: None,
             multiplex: None,
             consistency: None,
+            gtid_from_hostgroup: None,
             log: None,
             apply: false,
             flag_outs: Vec::new(),

@@ -152,7 +152,7 @@ fn actions_add_up() {
         QueryRule { timeout_ms: Some(500), retries: Some(2), log: Some(false), ..to(1, 4) },
         QueryRule { delay_ms: Some(7), multiplex: Some(Multiplex::Off), timeout_ms: Some(0), ..rule(2) },
         QueryRule { timeout_ms: Some(900), next_query_flag_in: Some(5), log: Some(true), ..rule(3) },
-        QueryRule { error_msg: text("no"), ..rule(4) },
+        QueryRule { error_msg: text("no"), gtid_from_hostgroup: Some(8), ..rule(4) },
         QueryRule { ok_msg: text("fine"), apply: true, ..rule(5) },
         to(6, 9),
     ];
@@ -168,6 +168,7 @@ fn actions_add_up() {
         multiplex: Some(Multiplex::Off),
         consistency: None,
         hinted_consistency: None,
+        sees_own_writes: true,
         log: Some(true),
         error: Some(3),
         ok: Some(4),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use weir_config::Config;
 use weir_monitor::{LatestRoles, ProbeLog, ServerAddresses};
 use weir_query_log::QueryLogs;
-use weir_topology::Endpoint;
+use weir_topology::{Endpoint, ServerRegistry};
 
 use crate::stats_collector::StatsCollector;
 
@@ -35,6 +35,8 @@ pub struct Statistics {
     pub roles: LatestRoles,
     /// What the probes have seen.
     pub probes: Arc<ProbeLog>,
+    /// What the monitor knows of the servers.
+    pub registry: ServerRegistry,
     /// The rest.
     pub state: Arc<dyn RunningState>,
     /// This Weir's name among those in front of one cluster, at its start.

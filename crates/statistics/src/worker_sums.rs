@@ -121,6 +121,7 @@ fn add(sum: &mut ServerRow, row: &ServerRow) {
     sum.opened += row.opened;
     sum.failed += row.failed;
     sum.queries += row.queries;
+    sum.gtid_queries += row.gtid_queries;
     sum.bytes_sent += row.bytes_sent;
     sum.bytes_received += row.bytes_received;
     sum.latency.add(&row.latency);

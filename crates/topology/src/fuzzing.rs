@@ -3,6 +3,7 @@
 
 use crate::positions::{contains, covers};
 use crate::{GaleraState, GroupState, Lag, Link, MemberRow, ReadOnlyCheck, ReplicaState, SourceLink};
+use crate::{Gtid, GtidSet, GtidStream, INTERVALS_MAX};
 
 /// More is not kept of any server.
 const MEMBERS_MAX: usize = 128;
@@ -45,6 +46,50 @@ pub fn fuzz_positions(data: &[u8]) {
     }
     // The numbers of each server are more than those of each domain.
     assert!(!contains(one, two) || covers(one, two));
+}
+
+/// A transaction's id in the first line, then what a binlog reader tells, or a server: the set is the same in whichever pieces
+/// it comes.
+pub fn fuzz_gtids(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (line, rest) = (&data[..end], data.get(end + 1..).unwrap_or_default());
+    let gtid = Gtid::parse(line);
+    if let Some(gtid) = &gtid {
+        assert_eq!(Gtid::parse(gtid.to_string().as_bytes()).as_ref(), Some(gtid));
+        let only = GtidSet::parse(line);
+        assert!(only.is_ok_and(|set| set.has(gtid) && set.intervals() == 1));
+    }
+    if let Ok(set) = GtidSet::parse(rest) {
+        check_set(&set, gtid.as_ref());
+    }
+    let whole = read_stream(&[rest]);
+    let pieces: Vec<&[u8]> = rest.chunks(1 + line.len() % 7).collect();
+    assert_eq!(whole.is_some(), read_stream(&pieces).is_some());
+    if let (Some(whole), Some(parted)) = (whole, read_stream(&pieces)) {
+        assert_eq!(whole, parted);
+        check_set(&whole, gtid.as_ref());
+    }
+}
+
+fn check_set(set: &GtidSet, gtid: Option<&Gtid>) {
+    assert!(set.intervals() <= INTERVALS_MAX && set.is_empty() == (set.intervals() == 0));
+    let again = GtidSet::parse(set.to_string().as_bytes());
+    assert!(
+        again.is_ok_and(|again| gtid.is_none_or(|gtid| again.has(gtid) == set.has(gtid)) && again == *set)
+    );
+}
+
+/// What is executed after all of it; none if something ends the stream.
+fn read_stream(pieces: &[&[u8]]) -> Option<GtidSet> {
+    let (mut stream, mut set) = (GtidStream::default(), GtidSet::default());
+    for piece in pieces {
+        let told = stream.take(piece).ok()?;
+        set = told.first.unwrap_or(set);
+        for (source, from, to) in told.more {
+            set.insert(source, from, to).ok()?;
+        }
+    }
+    Some(set)
 }
 
 fn check_group(variables: &[(&str, &str)], sections: &[&str]) {

@@ -49,12 +49,15 @@ mod coverage;
 mod decide;
 mod endpoint;
 mod epoch;
+mod executed_gtids;
 #[doc(hidden)]
 pub mod fuzzing;
 mod galera;
 mod galera_state;
 mod group_replication;
 mod group_state;
+mod gtid;
+mod gtid_stream;
 mod health;
 mod leadership;
 mod member;
@@ -78,8 +81,11 @@ pub use epoch::{
     Announcement, BEAT_AGE_MAX_MS, DrainRow, EpochPolicy, EpochRead, EpochRow, InstanceId, InstanceRow, Peer,
     Proposal, Switching, drift_ms,
 };
+pub use executed_gtids::{ExecutedGtids, GtidsShown, WhyUnknown};
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
+pub use gtid::{Gtid, GtidFault, GtidSet, INTERVALS_MAX, Uuid};
+pub use gtid_stream::{GtidStream, StreamFault, Told};
 pub use leadership::{Confirmed, Leadership};
 pub use observation::{Back, Observation, ProbeError, ServerState};
 pub use policy::{

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::coverage::{Coverage, Listener};
+use crate::executed_gtids::ExecutedGtids;
 use crate::{Endpoint, SessionVariables};
 
 /// One server's counters, shared by all threads. All times are nanoseconds of CLOCK_BOOTTIME.
@@ -16,6 +17,8 @@ pub struct ServerShared {
     pub endpoint: Endpoint,
     /// What it has applied for certain. Only the monitor says so.
     pub coverage: Coverage,
+    /// Which transactions it has executed, for statements that name one. Only the monitor says so.
+    pub gtids: ExecutedGtids,
     /// Until when statements that may write may be sent to it: the lease of the epoch whose writer it is. `u64::MAX`: no
     /// limit. Only the monitor writes it.
     pub writes_until_ns: AtomicU64,
@@ -49,7 +52,8 @@ impl ServerShared {
     fn among(endpoint: Endpoint, written_until_ns: Arc<AtomicU64>, listener: Arc<Listener>) -> Self {
         Self {
             endpoint,
-            coverage: Coverage::telling(listener),
+            coverage: Coverage::telling(listener.clone()),
+            gtids: ExecutedGtids::telling(listener),
             writes_until_ns: AtomicU64::new(u64::MAX),
             written_until_ns,
             reads_as: AtomicU32::new(0),

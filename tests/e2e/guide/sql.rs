@@ -33,9 +33,11 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("admin.md", "INSERT INTO mysql_servers", Place::EmptyWeir),
     ("start.md", "-- a plain read", Place::Data),
     ("query-rules-routing.md", "/* hostgroup=10 */", Place::Data),
+    ("gtids.md", "SELECT /* ;min_gtid=", Place::Data),
     ("admin-commands.md", "WEIR SWITCHOVER", Place::Admin),
     ("scheduler.md", "INSERT INTO scheduler", Place::Admin),
     ("consistency.md", "SELECT * FROM stats_weir_reads", Place::Admin),
+    ("gtids.md", "SELECT * FROM stats_mysql_gtid_executed", Place::Admin),
     // The last one: afterwards the admin port has other accounts.
     ("proxies.md", "SET admin-admin_credentials", Place::Admin),
 ];

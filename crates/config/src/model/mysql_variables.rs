@@ -213,6 +213,8 @@ pub struct MysqlVariables of MYSQL {
     /// Unanswered pings in a row after which such a server is shunned and its connections are cut. A refused connection
     /// counts at once.
     monitor_ping_max_failures: u32 = 3, integer(1..=1_000_000);
+    /// Pause before Weir connects again to a [binlog reader](gtids.md#gtid_port) that it has lost, or did not reach.
+    binlog_reader_connect_retry_msec: Duration = ms(3000), millis(200..=120_000);
     /// Interval at which Weir checks which servers' names to resolve again; 0: one second.
     monitor_local_dns_cache_refresh_interval: Duration = Duration::from_secs(60), millis(0..=WEEK_MS);
     /// Lifetime of a server's resolved addresses: Weir [resolves the name again](servers.md#names) at the first check after

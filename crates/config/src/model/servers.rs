@@ -22,6 +22,8 @@ pub struct MysqlServer {
     pub use_ssl: bool,
     /// With `mysql_replication_hostgroups` it does not read while it is further behind, in seconds; 0 (default): no limit.
     pub max_replication_lag: u32,
+    /// Where a binlog reader of ProxySQL's tells which transactions the server has executed; 0 (default): nowhere.
+    pub gtid_port: u16,
     /// For humans.
     pub comment: String,
 }

@@ -29,7 +29,7 @@ pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) 
     for name in ["reconnect", "sticky_conn", "cache_empty_result"] {
         f.only_default(name);
     }
-    for name in ["cache_ttl", "cache_timeout", "mirror_flagOUT", "mirror_hostgroup", "gtid_from_hostgroup"] {
+    for name in ["cache_ttl", "cache_timeout", "mirror_flagOUT", "mirror_hostgroup"] {
         if f.item(name).is_some() {
             f.tolerate(name, "not built yet");
         }
@@ -90,6 +90,7 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
             None
         }
     };
+    rule.gtid_from_hostgroup = f.optional_number("gtid_from_hostgroup");
     rule.log = f.has("log").then(|| f.flag("log"));
     rule.apply = f.flag("apply");
     if let Some(text) =

@@ -19,8 +19,10 @@ pub(crate) fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> 
     let max_replication_lag = f.number("max_replication_lag");
     let use_ssl = f.flag("use_ssl");
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["compression", "gtid_port"] {
-        f.only_default(name);
+    f.only_default("compression");
+    let gtid_port: u16 = f.number("gtid_port");
+    if gtid_port != 0 && gtid_port == port {
+        f.refuse("gtid_port", format!("{gtid_port} is the server's own port"));
     }
     f.finish_row();
     let (hostgroup_id, hostname) = (hostgroup_id?, hostname?);
@@ -34,6 +36,7 @@ pub(crate) fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> 
         max_latency_ms,
         use_ssl,
         max_replication_lag,
+        gtid_port,
         comment,
     })
 }

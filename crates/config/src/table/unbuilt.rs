@@ -44,7 +44,6 @@ pub(crate) const VARIABLES: &[Variable] = &[
     off(MYSQL, "autocommit_false_is_transaction", "false"),
     off(MYSQL, "autocommit_false_not_reusable", "false"),
     off(MYSQL, "automatic_detect_sqli", "false"),
-    not_built(MYSQL, "binlog_reader_connect_retry_msec", "3000"),
     not_built(MYSQL, "client_found_rows", "true"),
     off(MYSQL, "client_host_cache_size", "0"),
     off(MYSQL, "client_host_error_counts", "0"),

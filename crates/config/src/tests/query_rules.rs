@@ -40,7 +40,7 @@ fn faults_of_query_rules() {
         ("cache_timeout = 1", "cache_timeout: not built yet"),
         ("mirror_flagOUT = 1", "mirror_flagOUT: not built yet"),
         ("mirror_hostgroup = 1", "mirror_hostgroup: not built yet"),
-        ("gtid_from_hostgroup = 1", "gtid_from_hostgroup: not built yet"),
+        ("gtid_from_hostgroup = -1", "gtid_from_hostgroup: -1 is out of range (0..2147483647)"),
         ("reconnect = 1", "reconnect: 1 is not built yet (only 0)"),
         ("sticky_conn = 1", "sticky_conn: 1 is not built yet (only 0)"),
         ("log = 2", "log: 2 is neither true nor false"),

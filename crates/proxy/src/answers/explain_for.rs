@@ -69,7 +69,7 @@ impl Work<'_> {
         let rewritten = [&text[..digits.start], id_there.as_bytes(), &text[digits.end..]].concat();
         let execution = &mut self.session.execution;
         execution.text.rewritten = Some(rewritten);
-        execution.only_server = Some(server);
+        execution.only_server = Some(Box::new(server));
         execution.served_by = hostgroup;
         Some(Outcome::Run)
     }

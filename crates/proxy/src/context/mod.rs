@@ -68,6 +68,8 @@ pub(crate) struct Context {
     pub router: Router,
     /// Patterns given up that the log knows of.
     pub told_given_up: u64,
+    /// The same of comments with a min_gtid that is none.
+    pub told_malformed_gtids: u64,
     pub learnt: Learnt,
 }
 
@@ -129,6 +131,7 @@ impl Context {
             digester: Digester::new(digest_options(&snapshot)),
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
+            told_malformed_gtids: 0,
             learnt: Learnt {
                 default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
                 reads_as: None,

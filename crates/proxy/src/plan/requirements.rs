@@ -2,6 +2,7 @@
 //! as one value that nothing changes. What follows from that is decided by functions of nothing else.
 
 use weir_sql::{Kind, Uses};
+use weir_topology::Gtid;
 
 use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::ExecutionPlan;
@@ -29,6 +30,10 @@ pub(crate) struct Circumstances {
     pub seen_on: ServerIndex,
     /// Everything that anybody had acknowledged before this moment has to be there; 0 for nothing.
     pub told_at: Nanos,
+    /// The transaction that its server must have executed.
+    pub min_gtid: Option<Gtid>,
+    /// When the statement came.
+    pub came_at: Nanos,
     /// Until then it may wait for a reader to be fresh enough.
     pub waits_until: Nanos,
     /// It has read at the same reader for long enough: another one may have its turn.
@@ -140,6 +145,17 @@ impl Requirements {
         (group.is_replicated && moment != 0).then_some(moment)
     }
 
+    /// The transaction that its server must have executed (`min_gtid`).
+    pub(crate) fn min_gtid(&self) -> Option<&Gtid> {
+        self.from.min_gtid.as_ref()
+    }
+
+    /// The same as a moment that a server has to cover of which checks tell: its client knows of the transaction, so it was
+    /// acknowledged before the statement came.
+    pub(crate) fn gtid_acknowledged_by(&self) -> Nanos {
+        if self.from.min_gtid.is_some() { self.from.came_at } else { 0 }
+    }
+
     /// Until when it may wait for a reader to be fresh enough.
     pub(crate) fn waits_until(&self) -> Nanos {
         self.from.waits_until
@@ -175,6 +191,8 @@ mod tests {
         seen_at: 0,
         seen_on: ServerIndex::MAX,
         told_at: 0,
+        min_gtid: None,
+        came_at: 0,
         waits_until: 0,
         may_change_reader: false,
         reads_on_writer: false,
@@ -254,6 +272,17 @@ mod tests {
         let read = of("SELECT a FROM t");
         assert_eq!((read.must_cover(1, READERS), read.must_cover(0, WRITER)), (Some(7), Some(7)));
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None);
+    }
+
+    #[test]
+    fn a_named_transaction_was_acknowledged_before_the_statement_came() {
+        let came = Circumstances { came_at: 7, ..READING };
+        let of = |from| Requirements::new(&plan("SELECT a FROM t"), from);
+        assert_eq!((of(came).min_gtid(), of(came).gtid_acknowledged_by()), (None, 0));
+        let gtid = Gtid::parse(b"0-1-5");
+        let named = of(Circumstances { min_gtid: gtid, ..came });
+        assert_eq!((named.min_gtid(), named.gtid_acknowledged_by()), (gtid.as_ref(), 7));
+        assert_eq!(named.must_cover(1, READERS), None, "where ids tell, no check has to");
     }
 
     #[test]

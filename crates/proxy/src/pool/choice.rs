@@ -38,6 +38,17 @@ impl Pool {
         member: &GroupMember,
         last_resort: bool,
     ) -> bool {
+        self.takes_statements(now, wanted, member, last_resort) && !self.lacks_gtid(wanted)
+    }
+
+    /// The same, whichever transactions it has executed.
+    pub(crate) fn takes_statements(
+        &self,
+        now: Nanos,
+        wanted: &Requirements,
+        member: &GroupMember,
+        last_resort: bool,
+    ) -> bool {
         self.suspect_until <= now
             && !wanted.avoids(member.server, last_resort, now)
             && self.server.max_connections > 0
@@ -92,7 +103,7 @@ impl Pools {
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_fresh = || {
-                let wait = pool.wait_for(wanted.must_cover(member.server, facts), now);
+                let wait = pool.wait_for(pool.must_cover(wanted, member.server, facts), now);
                 wait.is_some_and(|wait| wait <= within)
             };
             let may_serve = pool.may_serve(now, wanted, member, last_resort) && is_fresh();
@@ -160,7 +171,9 @@ impl Pools {
                     format!("{endpoint}: rejects statements")
                 } else if !shunned.is_empty() {
                     format!("{endpoint}: shunned, because connections to it failed")
-                } else if pool.wait_for(wanted.must_cover(member.server, group.facts()), now) != Some(0) {
+                } else if let Some(why) = pool.why_no_gtid(wanted) {
+                    why
+                } else if pool.wait_for(pool.must_cover(wanted, member.server, group.facts()), now) != Some(0) {
                     match pool.server.shared.coverage.unchecked() {
                         Some(why) => format!("{endpoint}: {}", why.as_str()),
                         None => format!("{endpoint}: may not have applied yet what this session has to see"),

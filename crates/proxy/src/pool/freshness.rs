@@ -160,7 +160,8 @@ impl Pools {
     ) -> Option<AwaitedCheck> {
         let Choice { server, .. } = self.pick(now, wanted, hostgroup, last_resort, within)?;
         let group = self.groups.get(&hostgroup)?;
-        wanted.must_cover(server, group.facts()).map(|moment| AwaitedCheck { server, moment })
+        let moment = self.servers[server].must_cover(wanted, server, group.facts());
+        moment.map(|moment| AwaitedCheck { server, moment })
     }
 
     /// The server of a hostgroup that is expected to be fresh enough first, and in which time.
@@ -175,7 +176,7 @@ impl Pools {
         let waits = group.members.iter().filter_map(|member| {
             let pool = &self.servers[member.server];
             let is_fit = pool.may_serve(now, wanted, member, last_resort);
-            let wait = pool.wait_for(wanted.must_cover(member.server, group.facts()), now);
+            let wait = pool.wait_for(pool.must_cover(wanted, member.server, group.facts()), now);
             wait.filter(|_| is_fit).map(|wait| (member.server, wait))
         });
         waits.min_by_key(|(_, wait)| *wait)

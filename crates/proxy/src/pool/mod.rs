@@ -5,6 +5,7 @@ pub(crate) mod choice;
 pub(crate) mod defaults;
 pub(crate) mod dialect;
 pub(crate) mod freshness;
+pub(crate) mod gtids;
 pub(crate) mod identity;
 pub(crate) mod kill;
 pub(crate) mod login;

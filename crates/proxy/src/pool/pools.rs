@@ -33,6 +33,8 @@ pub(crate) struct Pools {
     pub dice: Dice,
     /// Those who wait for any server of their hostgroup.
     pub parked: VecDeque<Waiter>,
+    /// Some of them wait for servers to have a transaction.
+    pub awaits_gtid: bool,
     /// Those who wait for a server to be fresh enough.
     pub awaiting: AwaitingChecks,
     /// Places that have another server now than before.
@@ -55,6 +57,7 @@ impl Pools {
             identities: Identities::default(),
             dice: Dice::new(worker as u64),
             parked: VecDeque::new(),
+            awaits_gtid: false,
             awaiting: AwaitingChecks::new(),
             reused: Vec::new(),
             news: VecDeque::new(),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use weir_routing::Consistency;
 use weir_session::prepared::Prepared;
 use weir_sql::Several;
+use weir_topology::Gtid;
 
 use crate::context::Context;
 use crate::context::timers::WATCHED_BELOW_NS;
@@ -33,8 +34,10 @@ pub(crate) struct Execution {
     pub text: Text,
     /// How fresh its read has to be.
     pub consistency: Consistency,
+    /// The transaction that its comment names, which its server must have.
+    pub min_gtid: Option<Box<Gtid>>,
     /// Only this server can answer it.
-    pub only_server: Option<ServerIndex>,
+    pub only_server: Option<Box<ServerIndex>>,
     /// A reader could not take on the session's state: stay with the writer.
     pub writer_only: bool,
     /// Reads of this session must see what it may have done.

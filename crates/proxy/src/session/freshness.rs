@@ -1,7 +1,8 @@
 //! Holds what a session has to see, and how fresh its reads have to be: `weir_consistency` and `weir_token`.
 //!
 //! For a statement the first of these counts that says anything: its own first comment, the session's
-//! `SET weir_consistency`, the rules, the user, the hostgroup.
+//! `SET weir_consistency`, the rules, the user, the hostgroup. A rule with `gtid_from_hostgroup` raises what the last four say to
+//! `session`.
 
 use weir_protocol::error::{self, ServerError};
 use weir_routing::Consistency;
@@ -134,9 +135,19 @@ impl Session {
     /// or the statement's own.
     pub(crate) fn consistency(&self, of_hostgroup: Consistency) -> Consistency {
         let decision = self.execution.plan.decision();
-        let levels = [decision.hinted_consistency, self.freshness.consistency, decision.consistency];
-        let said = levels.into_iter().flatten().next();
-        said.or_else(|| self.consistency_of_user()).unwrap_or(of_hostgroup)
+        if let Some(hinted) = decision.hinted_consistency {
+            return hinted;
+        }
+        let said = self.freshness.consistency.or(decision.consistency);
+        let level = said.or_else(|| self.consistency_of_user()).unwrap_or(of_hostgroup);
+        // What the session has written last, through whichever hostgroup.
+        if decision.sees_own_writes { level.max(Consistency::Session) } else { level }
+    }
+
+    /// Whether only servers with a certain transaction may have its statement, as ProxySQL counts that.
+    pub(crate) fn goes_by_gtid(&self) -> bool {
+        let decision = self.execution.plan.decision();
+        self.execution.min_gtid.is_some() || (decision.sees_own_writes && self.must_see() != 0)
     }
 
     /// `@@weir_consistency`: how fresh reads have to be of which neither a comment nor a rule says anything.

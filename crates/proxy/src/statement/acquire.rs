@@ -95,7 +95,7 @@ impl Work<'_> {
                 return self.lend(retained_on);
             }
         }
-        if let Some(server) = self.session.execution.only_server {
+        if let Some(server) = self.session.execution.only_server.as_deref().copied() {
             return self.obtain(server);
         }
         let is_bound = self.session.is_bound();
@@ -106,6 +106,9 @@ impl Work<'_> {
         if first.is_some() && wanted.may_change_reader() {
             self.session.freshness.changed_reader_at = self.ctx.now;
         }
+        if self.waits_for_gtid_at_readers(&wanted, first.filter(|_| !is_bound)) {
+            return;
+        }
         match self.pools.choose_server(self.ctx.now, &wanted, first) {
             Some(Found::Now(choice)) => {
                 self.pools.count_read(self.ctx, self.session, &wanted, choice);
@@ -115,7 +118,10 @@ impl Work<'_> {
                 self.obtain(choice.server);
             }
             Some(Found::Later(check)) => self.await_check(check),
-            None => self.park(first.filter(|_| !is_bound).unwrap_or(writer)),
+            None => {
+                self.pools.want_gtid(self.ctx.worker, &wanted, [first, Some(writer)]);
+                self.park(first.filter(|_| !is_bound).unwrap_or(writer));
+            }
         }
     }
 
@@ -204,7 +210,7 @@ impl Work<'_> {
 impl Session {
     /// What its statement asks of the server and the connection where it runs.
     pub(crate) fn requirements(&self, ctx: &Context, pools: &Pools) -> Requirements {
-        let Execution { plan, tries, hostgroup, writer_only, consistency, .. } = &self.execution;
+        let Execution { plan, tries, hostgroup, writer_only, consistency, min_gtid, .. } = &self.execution;
         // What nobody has promised to show need not be known to be there.
         let checked = |moment: Nanos| if *consistency == Consistency::Eventual { 0 } else { moment };
         let may_read_on_reader =
@@ -220,6 +226,8 @@ impl Session {
             seen_at: checked(self.freshness.seen_at),
             seen_on: self.freshness.seen_on,
             told_at: checked(self.freshness.told_at),
+            min_gtid: min_gtid.as_deref().copied(),
+            came_at: tries.started_at,
             waits_until: self.waits_until(pools),
             may_change_reader: self.may_change_reader(ctx.now),
             reads_on_writer: pools.reads_on_writer(self),

@@ -54,9 +54,13 @@ impl Work<'_> {
         let connection = &self.pools.connections[lease];
         let Some(group) = self.pools.groups.get(&connection.hostgroup) else { return false };
         let wanted = session.requirements(self.ctx, self.pools);
-        let server = connection.server;
-        let Some(moment) = wanted.must_cover(server, group.facts()) else { return false };
-        if self.pools.servers[server].server.shared.covers(moment) {
+        let (server, facts) = (connection.server, group.facts());
+        if wanted.min_gtid().is_some() && self.waits_for_gtid_on_lease(lease, &wanted) {
+            return true;
+        }
+        let pool = &self.pools.servers[server];
+        let Some(moment) = pool.must_cover(&wanted, server, facts) else { return false };
+        if pool.server.shared.covers(moment) {
             return false;
         }
         if wanted.waits_until() <= self.ctx.now {

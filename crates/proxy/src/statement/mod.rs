@@ -12,6 +12,7 @@ pub(crate) mod defaults;
 pub(crate) mod detour;
 pub(crate) mod effects;
 pub(crate) mod freshness;
+pub(crate) mod gtids;
 pub(crate) mod kill;
 pub(crate) mod lease;
 pub(crate) mod local_infile;

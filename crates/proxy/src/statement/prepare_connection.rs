@@ -208,6 +208,9 @@ impl Work<'_> {
         }
         let counts = self.pools.servers[connection.server].counts.of(connection.hostgroup);
         counts.queries += 1;
+        let goes_by_gtid = session.goes_by_gtid();
+        counts.gtid_queries += u64::from(goes_by_gtid);
+        self.ctx.statistics.totals.gtid_statements += u64::from(goes_by_gtid);
         counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
         match session.execution.plan.kind() {
             CommandKind::Prepare => self.ctx.statistics.totals.server_prepares += 1,

@@ -39,12 +39,8 @@ impl Work<'_> {
     /// what will be sent.
     pub(crate) fn route(&mut self, prepared: Option<&Rc<Prepared>>) -> Routed {
         let session = &mut *self.session;
-        if let Some(decision) = session.place.decided.take() {
-            // The same command, looked at anew.
-            session.execution.plan = session.execution.plan.decided(*decision);
-            return Routed::GoesOn;
-        }
-        if session.is_bound() {
+        let decided = session.place.decided.take();
+        if session.is_bound() && decided.is_none() {
             return Routed::GoesOn; // where it came in has decided
         }
         let text = match prepared {
@@ -52,9 +48,16 @@ impl Work<'_> {
             None => session.text(),
         };
         let hints = Hints::of(text, session.tracked.dialect);
+        session.execution.min_gtid = hints.min_gtid.map(Box::new);
+        if let Some(decision) = decided {
+            // The same command, looked at anew.
+            session.execution.plan = session.execution.plan.decided(*decision);
+            return Routed::GoesOn;
+        }
         if self.ctx.router.rules().is_empty() && hints == Hints::default() {
             return self.decided();
         }
+        self.ctx.statistics.totals.gtids_malformed += u64::from(hints.has_bad_gtid);
         let scope = self.session.scope_of(self.ctx);
         let session = &mut *self.session;
         let statement = match prepared {
@@ -171,8 +174,13 @@ impl Session {
 }
 
 impl Context {
-    /// Once a second at most: a pattern that reaches its limits costs time, and its rule does not match.
+    /// Once a second at most: what comments say in vain; a pattern that reaches its limits costs time, and its rule does not match.
     pub(crate) fn tell_given_up(&mut self) {
+        let malformed = self.statistics.totals.gtids_malformed;
+        let times = malformed - std::mem::replace(&mut self.told_malformed_gtids, malformed);
+        if times > 0 {
+            tracing::warn!(times, "comments had a min_gtid that is no transaction's id: it was ignored");
+        }
         let given_up = self.router.patterns_given_up();
         let times = given_up - std::mem::replace(&mut self.told_given_up, given_up);
         if times > 0 {

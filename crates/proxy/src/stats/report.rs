@@ -131,6 +131,8 @@ pub struct ServerRow {
     pub open_max: u64,
     /// Statements sent.
     pub queries: u64,
+    /// Of these: those that a server with a certain transaction had to have.
+    pub gtid_queries: u64,
     /// Bytes of statements sent.
     pub bytes_sent: u64,
     /// Bytes received.

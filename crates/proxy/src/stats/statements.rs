@@ -28,6 +28,7 @@ pub(crate) struct ServerCounts {
     pub failed: u64,
     pub open_max: u32,
     pub queries: u64,
+    pub gtid_queries: u64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub latency: Histogram,

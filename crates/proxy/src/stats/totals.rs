@@ -45,6 +45,11 @@ totals! {
     waits_timed_out,
     /// Statements that took longer than mysql-long_query_time.
     slow_queries,
+    /// Statements that were sent to a server that has a certain transaction: that of their `min_gtid`, or what their session has
+    /// written (`gtid_from_hostgroup`).
+    gtid_statements,
+    /// Comments with a `min_gtid` that is no transaction's id, and was ignored.
+    gtids_malformed,
     /// COM_INIT_DB of clients.
     client_init_db,
     /// COM_STMT_PREPARE of clients.

@@ -160,7 +160,12 @@ impl Worker {
                 // Whoever asked may have gone.
                 let _ = to.send(self.report(part, begins_again));
             }
-            Message::Covered => self.pools.coverage_grown(&self.ctx),
+            Message::Covered => {
+                self.pools.coverage_grown(&self.ctx);
+                if std::mem::take(&mut self.pools.awaits_gtid) {
+                    self.ctx.timers.unpark(now);
+                }
+            }
             Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
             Message::Drain(drain) => self.drain(drain),
         }

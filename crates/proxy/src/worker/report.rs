@@ -276,6 +276,7 @@ impl Pools {
                     failed: counts.failed,
                     open_max: u64::from(counts.open_max),
                     queries: counts.queries,
+                    gtid_queries: counts.gtid_queries,
                     bytes_sent: counts.bytes_sent,
                     bytes_received: counts.bytes_received,
                     latency: counts.latency.clone(),

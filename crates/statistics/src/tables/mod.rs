@@ -89,8 +89,11 @@ fn few_rows(table: &str, statistics: &Statistics) -> Option<Rows> {
         "stats_mysql_users" => counters::users(&collector.users()),
         "stats_mysql_global" => global::global(statistics),
         "stats_memory_metrics" => memory::memory(statistics),
-        // Weir follows no GTIDs, and forgets no client for its errors.
-        "stats_mysql_gtid_executed" | "stats_mysql_client_host_cache" => Vec::new(),
+        "stats_mysql_gtid_executed" => {
+            servers::gtid_executed(&statistics.roles.latest(), &statistics.registry)
+        }
+        // Weir forgets no client for its errors.
+        "stats_mysql_client_host_cache" => Vec::new(),
         "stats_weir_addresses" => servers::addresses(&statistics.state.addresses()),
         "stats_weir_reads" => reads::reads(&collector.report(ReportPart::Servers)),
         "stats_weir_coverage" => reads::coverage(&collector.report(ReportPart::Servers)),

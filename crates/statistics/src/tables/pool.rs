@@ -48,7 +48,7 @@ fn pool_row(hostgroup: u32, endpoint: &str, status: &str, counts: &ServerRow, la
         integer(counts.failed),
         integer(counts.open_max),
         integer(counts.queries),
-        integer(0), // Queries_GTID_sync: Weir's causal reads need no GTIDs.
+        integer(counts.gtid_queries),
         integer(counts.bytes_sent),
         integer(counts.bytes_received),
         integer(latency_us),

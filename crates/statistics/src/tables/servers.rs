@@ -2,7 +2,7 @@
 
 use weir_config::Config;
 use weir_monitor::{ServerAddress, ServerAddresses};
-use weir_topology::{Endpoint, Place, Reason, Roles, Status};
+use weir_topology::{Endpoint, Place, Reason, Roles, ServerRegistry, Status};
 
 use super::{Rows, integer, text};
 
@@ -20,7 +20,7 @@ pub(super) fn runtime_mysql_servers(roles: &Roles, config: &Config) -> Rows {
             integer(place.hostgroup),
             text(&*place.endpoint.host),
             integer(place.endpoint.port),
-            integer(0),
+            integer(wanted.map_or(0, |row| row.gtid_port)),
             text(status_word(place)),
             integer(place.weight),
             integer(0),
@@ -32,6 +32,18 @@ pub(super) fn runtime_mysql_servers(roles: &Roles, config: &Config) -> Rows {
         ]
     };
     roles.places.iter().map(row).collect()
+}
+
+/// `stats_mysql_gtid_executed`: the servers of which it is known which transactions they have executed.
+pub(super) fn gtid_executed(roles: &Roles, registry: &ServerRegistry) -> Rows {
+    let mut servers: Vec<&Endpoint> = roles.places.iter().map(|place| &place.endpoint).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    let row = |endpoint: &Endpoint| {
+        let shown = registry.server(endpoint).gtids.shown()?;
+        Some(vec![text(&*endpoint.host), integer(endpoint.port), text(shown.executed), integer(shown.events)])
+    };
+    servers.into_iter().filter_map(row).collect()
 }
 
 /// `stats_weir_addresses`: where servers are spoken to, and what else their names mean.
@@ -99,6 +111,7 @@ mod tests {
             max_latency_ms: 0,
             use_ssl: false,
             max_replication_lag: 7,
+            gtid_port: 6020,
             comment: "first".to_owned(),
         };
         let config = Config { servers: vec![server], ..Config::default() };
@@ -108,7 +121,7 @@ mod tests {
             integer(20),
             super::text("db1"),
             integer(3306),
-            integer(0),
+            integer(6020),
             super::text("ONLINE"),
             integer(1),
             integer(0),

@@ -165,6 +165,7 @@ impl Counting {
             query_logs: publisher.query_logs().clone(),
             roles: roles.clone(),
             probes: monitor.probe_log(),
+            registry: snapshots.registry.clone(),
             state: Arc::new(state),
             instance: snapshots.instance.clone(),
             started: Instant::now(),
