@@ -16,7 +16,7 @@ use weir_topology::{
     ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
-use crate::causal_probe::Writer;
+use crate::causal_probe::{Source, Writer};
 use crate::clock::monotonic_ms;
 use crate::epoch_client::EpochClient;
 use crate::epoch_tables::Fault;
@@ -540,10 +540,12 @@ impl TopologyThread {
         let cluster =
             policy.replication.iter().find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)))?;
         let [writer] = &*self.roles.group(cluster.writer_hostgroup)?.writers else { return None };
+        let check = cluster.check;
         if writer == endpoint {
-            return Some(Writer::Itself);
+            return Some(Writer::Itself(check));
         }
-        Some(Writer::Other(Box::new(self.probes.get(writer)?.settings.options.clone())))
+        let options = self.probes.get(writer)?.settings.options.clone();
+        Some(Writer::Other(Box::new(Source { options, check })))
     }
 
     fn now(&self) -> Millis {

@@ -59,10 +59,15 @@ pub enum Unchecked {
     DoesNotWait,
     /// Its source has no global transaction ids that could be waited for.
     NoPositions,
+    /// The writer is read_only: another server may have become the writer, and nobody has told yet.
+    WriterReadOnly,
+    /// Its source has not got all that it has from it: the source was restored, or its binary log was reset.
+    SourceWentBack,
 }
 
 impl Unchecked {
-    const ALL: [Self; 3] = [Self::NotYet, Self::DoesNotWait, Self::NoPositions];
+    const ALL: [Self; 5] =
+        [Self::NotYet, Self::DoesNotWait, Self::NoPositions, Self::WriterReadOnly, Self::SourceWentBack];
 
     /// From 1 on.
     fn number(self) -> u32 {
@@ -70,6 +75,8 @@ impl Unchecked {
             Self::NotYet => 1,
             Self::DoesNotWait => 2,
             Self::NoPositions => 3,
+            Self::WriterReadOnly => 4,
+            Self::SourceWentBack => 5,
         }
     }
 
@@ -82,6 +89,10 @@ impl Unchecked {
             }
             Self::NoPositions => {
                 "its source has no global transaction ids, so nobody can tell how fresh it is"
+            }
+            Self::WriterReadOnly => "the writer has become read_only, and another server may write by now",
+            Self::SourceWentBack => {
+                "it has transactions of its source that the source does not have: that one was restored, or RESET MASTER was run"
             }
         }
     }
