@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use crate::context::Context;
-use crate::keys::{Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::requirements::Requirements;
 use crate::pool::choice::Choice;
 use crate::pool::pools::{Pool, Pools};
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
+use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::snapshot::ReadPreference;
 use crate::stats::{CoverageRow, ReadCounts};
@@ -161,6 +162,21 @@ impl Pools {
         let Choice { server, .. } = self.pick(now, wanted, hostgroup, last_resort, within)?;
         let group = self.groups.get(&hostgroup)?;
         wanted.must_cover(server, group.facts()).map(|moment| AwaitedCheck { server, moment })
+    }
+
+    /// The check that a statement has to wait for on this connection, which is used for this hostgroup; none if its server has all
+    /// that the statement has to see.
+    pub(crate) fn lacks(
+        &self,
+        wanted: &Requirements,
+        connection: ConnectionKey,
+        hostgroup: u32,
+    ) -> Option<AwaitedCheck> {
+        let ServerConnection { server, age, .. } = &self.connections[connection];
+        let facts = self.groups.get(&hostgroup)?.facts();
+        let moment = wanted.must_cover_over(*server, age.reached_at, facts)?;
+        let is_covered = self.servers[*server].server.shared.covers(moment);
+        (!is_covered).then_some(AwaitedCheck { server: *server, moment })
     }
 
     /// The server of a hostgroup that is expected to be fresh enough first, and in which time.
