@@ -5,11 +5,14 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_proxy::shared::Message;
 use weir_proxy::snapshot::Hostgroup;
+use weir_proxy::stats::{ReportPart, WorkerReport};
 use weir_routing::{Consistency, Options, QueryRule, Rules};
 use weir_topology::Unchecked;
 
@@ -68,6 +71,13 @@ fn keeps_reader(bench: &mut Bench) {
     bench.users[0] = account;
 }
 
+fn report(bench: &mut Bench) -> WorkerReport {
+    let (to, report) = channel();
+    let message = Message::Report { part: ReportPart::Servers, begins_again: false, to };
+    bench.cores[0].message(message, bench.now);
+    report.recv().unwrap()
+}
+
 /// The server that has got the last statement of a client, and how many have come.
 fn last(bench: &Bench) -> (usize, usize) {
     let of_clients =
@@ -93,6 +103,9 @@ fn a_replica_that_was_restored_is_checked_before_it_is_read() {
     cover(&mut bench, 1..2);
     assert!(bench.is_answered(client));
     assert_eq!(last(&bench), (1, 3));
+    let counted = report(&mut bench).reads;
+    let of_writer = &counted.iter().find(|(hostgroup, _)| *hostgroup == 0).unwrap().1;
+    assert_eq!((of_writer.at_once, of_writer.waited), (21, 1), "each counts once: {of_writer:?}");
     // Over the same connection there is nothing to prove.
     bench.query(client, "SELECT a FROM t");
     assert!(bench.is_answered(client) && last(&bench) == (1, 4));

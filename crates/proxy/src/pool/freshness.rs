@@ -234,23 +234,6 @@ impl Pools {
         (reads, coverage.collect())
     }
 
-    /// A statement that may leave the writer has found its server: in which way is it fresh enough?
-    pub(crate) fn count_read(
-        &mut self,
-        ctx: &Context,
-        session: &Session,
-        wanted: &Requirements,
-        choice: Choice,
-    ) {
-        if !wanted.may_leave_writer() {
-            return;
-        }
-        let waited_us = session.awaits_check_since().map(|since| ctx.now.saturating_sub(since) / 1000);
-        if let Some(group) = self.groups.get_mut(&wanted.hostgroup()) {
-            group.reads_by.count(choice.hostgroup == wanted.hostgroup(), waited_us);
-        }
-    }
-
     /// A session waits for a check, which is ordered.
     pub(crate) fn await_check(&mut self, ctx: &Context, waiter: Waiter, check: AwaitedCheck, until: Nanos) {
         let coverage = &self.servers[check.server].server.shared.coverage;

@@ -110,7 +110,6 @@ impl Work<'_> {
         }
         match self.pools.choose_server(self.ctx.now, &wanted, first) {
             Some(Found::Now(choice)) => {
-                self.pools.count_read(self.ctx, self.session, &wanted, choice);
                 let session = &mut *self.session;
                 session.execution.served_by = choice.hostgroup;
                 session.stay.stays_in = choice.keeps_connections.then_some(choice.hostgroup);
@@ -181,6 +180,7 @@ impl Work<'_> {
             self.put_back(connection);
             return self.session.begin_again(self.ctx);
         }
+        self.count_read();
         self.pools.take_over_retained(self.ctx, self.session, connection);
         let session = &*self.session;
         // A rule that sends more than reads to a server means it to be written to.

@@ -103,6 +103,19 @@ impl Work<'_> {
         true
     }
 
+    /// A statement that may leave the writer gets a connection: in which way is its server fresh enough?
+    pub(crate) fn count_read(&mut self) {
+        let wanted = self.session.requirements(self.ctx, self.pools);
+        if !wanted.may_leave_writer() || self.session.execution.only_server.is_some() {
+            return;
+        }
+        let now = self.ctx.now;
+        let waited_us = self.session.awaits_check_since().map(|since| now.saturating_sub(since) / 1000);
+        if let Some(group) = self.pools.groups.get_mut(&wanted.hostgroup()) {
+            group.reads_by.count(self.session.execution.served_by == wanted.hostgroup(), waited_us);
+        }
+    }
+
     /// The session waits until a server is fresh enough.
     pub(crate) fn await_check(&mut self, check: AwaitedCheck) {
         let Some(waiter) = self.session.waiter() else { return };
