@@ -15,6 +15,7 @@ use crate::causal_probe::{self, Standing, Told};
 use crate::change_watch::Watch;
 use crate::probe::Probe;
 use crate::probe_log::ProbeLog;
+use crate::server_check::RiskWatch;
 use crate::settings::{Kind, ProbeSettings};
 use crate::topology_thread::Event;
 
@@ -135,6 +136,7 @@ fn run(
     flags: &Flags,
 ) {
     let interval = flags.interval;
+    let mut risks = RiskWatch::new(endpoint.clone());
     let mut dead_since = None;
     loop {
         let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));
@@ -148,6 +150,9 @@ fn run(
         if answers {
             // Behind the event: no role is to wait for it.
             probe.watch(&mut watch);
+            if flags.kind != Kind::Ping {
+                probe.watch_risks(&mut risks);
+            }
         }
         dead_since = if answers { None } else { dead_since.or(Some(Instant::now())) };
         // The new view comes from those that answer.
