@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_protocol::frame;
+use weir_protocol::ok::OkPacket;
+use weir_protocol::status::StatusFlags;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::Hostgroup;
 use weir_proxy::stats::{ReportPart, WorkerReport};
@@ -201,6 +204,47 @@ fn a_kept_connection_waits_for_its_server() {
     bench.query(client, "SELECT a FROM t");
     cover(&mut bench, 1..2);
     assert!(bench.is_answered(client));
+}
+
+/// A result of one row.
+fn one_row() -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let column =
+        [["def", "", "", "", "a", ""].map(text).concat(), vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]];
+    let mut bytes = Vec::new();
+    for (sequence, payload) in (1..).zip([vec![1], column.concat(), text("1")]) {
+        frame::write_packet(&mut bytes, &mut { sequence }, &payload);
+    }
+    bytes.extend(support::ok(4, OkPacket::new(0xFE, StatusFlags::AUTOCOMMIT), &[]));
+    bytes
+}
+
+/// It did not wait for what the session had seen elsewhere.
+#[test]
+fn rows_that_a_change_returns_are_no_word_on_what_was_seen_before() {
+    let mut bench = bench_of(1, Consistency::Session);
+    let client = bench.client(0, "app");
+    // The connection knows nothing of others any more.
+    bench.query(client, "SELECT a FROM t");
+    assert!(bench.is_answered(client));
+    for (sql, server) in [("SELECT a FROM t", 1), ("DELETE FROM u RETURNING a", 0)] {
+        bench.holds = true;
+        bench.query(client, sql);
+        assert_eq!(last(&bench).0, server, "{sql}: a change waits for locks only");
+        bench.release_with(one_row());
+        bench.holds = false;
+        if bench.conns.iter().any(|conn| conn.held) {
+            // Weir asks for what the reader's connection knows of the session.
+            bench.release_one();
+        }
+        bench.pass_ms(1);
+    }
+    bench.clients[client].got.clear();
+    bench.servers[1].shared.coverage.note_unchecked(Unchecked::NotYet);
+    bench.query(client, "SELECT a FROM t");
+    assert_eq!(last(&bench).1, 3, "the writer may still have to make visible what the reader has shown");
+    cover(&mut bench, 0..1);
+    assert_eq!(last(&bench), (0, 4));
 }
 
 #[test]

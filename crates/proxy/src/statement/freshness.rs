@@ -138,11 +138,12 @@ impl Work<'_> {
             return;
         }
         let server = self.pools.connections[key].server;
+        let coverage = &self.pools.servers[server].server.shared.coverage;
         let freshness = &mut session.freshness;
-        if freshness.seen_on != server {
-            freshness.changed_reader_at = self.ctx.now;
+        // A statement that changes rows was not kept waiting for what was seen elsewhere: its rows (RETURNING) do not show that.
+        if !plan.changes_rows() || freshness.seen_on == server || coverage.covers(freshness.seen_at) {
+            freshness.see(server, self.ctx.now);
         }
-        (freshness.seen_at, freshness.seen_on) = (self.ctx.now, server);
     }
 }
 
