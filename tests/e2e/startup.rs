@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
         Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
         Case::parallel("startup::the_process_id_is_in_a_file_while_it_serves", pid_file),
+        Case::parallel("startup::the_log_names_each_risky_setting_of_a_server_once", risky_settings),
         Case::parallel("startup::import_reports_what_has_no_effect", import_reports),
     ]
 }
@@ -34,6 +35,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The number in a file.
 fn number_in(path: &Path) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The nodes of these tests do not wait for their disks.
+fn risky_settings(env: &Env) -> CaseResult {
+    let weir = env.weir(|_| {})?;
+    let told = |weir: &Weir| weir.log().matches("risk: innodb_flush_log_at_trx_commit is 0: writes").count();
+    eventually("a word about each node", PATIENCE, || Ok(told(&weir) == 3))?;
+    // What stays is not told again.
+    let before = weir.log().matches("risk: ").count();
+    weir.sighup()?;
+    weir.wait_log("configuration applied", PATIENCE)?;
+    std::thread::sleep(Duration::from_millis(1500));
+    ensure!(told(&weir) == 3 && weir.log().matches("risk: ").count() == before, "{}", weir.log());
+    Ok(())
 }
 
 fn pid_file(env: &Env) -> CaseResult {

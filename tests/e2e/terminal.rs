@@ -118,7 +118,14 @@ fn follows_size(env: &Env) -> CaseResult {
     pinned.run("SET @kept = 1")?;
     pinned.rows("SELECT 'terminal', 1")?;
     let screen = Screen::open(env, "size", &format!("exec {}", top(&weir)?))?;
-    for wanted in ["cluster of hostgroup 100: writer 127.", "SELECT ?,?", "user_variable", "q quit"] {
+    for wanted in [
+        "cluster of hostgroup 100: writer 127.",
+        "SELECT ?,?",
+        "user_variable",
+        "q quit",
+        "LAG",
+        "  reads/s: ",
+    ] {
         screen.wait_shown(wanted)?;
     }
     ensure!(screen.value("alternate_on")? == "1", "{:?}", screen.lines());

@@ -16,6 +16,8 @@
 //! before it knows that it is cut off. How that is kept from holding up anybody once the node is well: [`reads`].
 
 pub(crate) mod alarm;
+#[cfg(test)]
+mod fake;
 mod reads;
 mod replication;
 
@@ -25,7 +27,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_client::Options;
-use weir_topology::EpochRead;
+use weir_topology::{EpochRead, ReadOnlyCheck};
 
 use self::alarm::Alarm;
 use self::reads::Reads;
@@ -74,10 +76,19 @@ pub(crate) struct Standing {
 /// The only writer of servers with asynchronous replication.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Writer {
-    /// The server itself.
-    Itself,
-    /// Another one, and how to connect to it.
-    Other(Box<Options>),
+    /// The server itself, and what would make it read_only.
+    Itself(ReadOnlyCheck),
+    /// Another one.
+    Other(Box<Source>),
+}
+
+/// A writer that others replicate from.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Source {
+    /// How to connect to it.
+    pub(crate) options: Options,
+    /// What would make it read_only.
+    pub(crate) check: ReadOnlyCheck,
 }
 
 impl Standing {

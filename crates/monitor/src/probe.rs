@@ -11,6 +11,7 @@ use weir_topology::{Millis, ProbeError, ServerState};
 
 use crate::change_watch::Watch;
 use crate::clock::monotonic_ms;
+use crate::server_check::RiskWatch;
 use crate::settings::Kind;
 
 /// Server errors that say that the server is alive and has no room: ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS,
@@ -148,6 +149,15 @@ impl Probe {
     pub(crate) fn watch(&mut self, watch: &mut Watch) {
         let Some(connection) = &mut self.connection else { return };
         watch.look(connection, &self.options);
+        if connection.is_broken() {
+            self.connection = None;
+        }
+    }
+
+    /// The same for settings that are a risk.
+    pub(crate) fn watch_risks(&mut self, watch: &mut RiskWatch) {
+        let Some(connection) = &mut self.connection else { return };
+        watch.look(connection);
         if connection.is_broken() {
             self.connection = None;
         }

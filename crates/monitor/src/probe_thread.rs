@@ -16,6 +16,7 @@ use crate::change_watch::Watch;
 use crate::gtid_watch;
 use crate::probe::Probe;
 use crate::probe_log::ProbeLog;
+use crate::server_check::RiskWatch;
 use crate::settings::{Kind, ProbeSettings};
 use crate::topology_thread::Event;
 
@@ -174,6 +175,7 @@ fn run(
     flags: &Flags,
 ) {
     let interval = flags.interval;
+    let mut risks = RiskWatch::new(endpoint.clone());
     let mut dead_since = None;
     loop {
         let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));
@@ -187,6 +189,9 @@ fn run(
         if answers {
             // Behind the event: no role is to wait for it.
             probe.watch(&mut watch);
+            if flags.kind != Kind::Ping {
+                probe.watch_risks(&mut risks);
+            }
         }
         dead_since = if answers { None } else { dead_since.or(Some(Instant::now())) };
         // The new view comes from those that answer.

@@ -11,6 +11,7 @@ use weir_eviction::Obstacle;
 use weir_topology::{ClusterPolicy, Endpoint};
 
 pub use self::risks::Risk;
+pub(crate) use self::risks::{RiskWatch, SeveralWriters};
 use crate::probe::Probe;
 use crate::settings::{Kind, Reach, Settings};
 

@@ -16,7 +16,7 @@ use weir_topology::{
     ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
-use crate::causal_probe::Writer;
+use crate::causal_probe::{Source, Writer};
 use crate::clock::monotonic_ms;
 use crate::epoch_client::EpochClient;
 use crate::epoch_tables::Fault;
@@ -24,6 +24,7 @@ use crate::epoch_writer::{Released, Written};
 use crate::probe::ProbeResult;
 use crate::probe_log::ProbeLog;
 use crate::probe_thread::{Order, ProbeHandle};
+use crate::server_check::SeveralWriters;
 use crate::settings::{Kind, Settings};
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
@@ -166,6 +167,7 @@ pub(crate) fn run(
         is_followed: false,
         renamed: None,
         has_news: false,
+        several_writers: SeveralWriters::default(),
     };
     topology.configure(settings);
     topology.decide(&publish);
@@ -240,6 +242,7 @@ struct TopologyThread {
     renamed: Option<InstanceId>,
     /// Something was heard since the last decision that the next one may depend on.
     has_news: bool,
+    several_writers: SeveralWriters,
 }
 
 impl TopologyThread {
@@ -403,6 +406,7 @@ impl TopologyThread {
         self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
         self.log.forget_others(|endpoint| settings.probes.contains_key(endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
+        self.several_writers.look(&settings.policy);
         self.settings = settings;
         self.forget_leases();
         self.configure_epoch_clients();
@@ -540,10 +544,12 @@ impl TopologyThread {
         let cluster =
             policy.replication.iter().find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)))?;
         let [writer] = &*self.roles.group(cluster.writer_hostgroup)?.writers else { return None };
+        let check = cluster.check;
         if writer == endpoint {
-            return Some(Writer::Itself);
+            return Some(Writer::Itself(check));
         }
-        Some(Writer::Other(Box::new(self.probes.get(writer)?.settings.options.clone())))
+        let options = self.probes.get(writer)?.settings.options.clone();
+        Some(Writer::Other(Box::new(Source { options, check })))
     }
 
     fn now(&self) -> Millis {

@@ -1,13 +1,15 @@
 //! Gathers the data of `weir top` in the running Weir.
 
-use weir_proxy::stats::{DigestSum, ReportPart, SessionRow};
-use weir_top::{Cluster, Digest, Server, Session, TopData};
+use std::collections::BTreeMap;
+
+use weir_proxy::stats::{DigestSum, ReadCounts, ReportPart, SessionRow};
+use weir_top::{Cluster, Digest, Reads, Server, Session, TopData};
 
 use crate::statistics::Statistics;
 use crate::stats_collector::clock;
 use crate::status::{ClusterStatus, ServerStatus};
 use crate::top_sessions::first_sessions;
-use crate::worker_sums::{pool_sums, total_sums};
+use crate::worker_sums::{pool_sums, read_sums, total_sums};
 
 /// Rows of the digests that ran lately, and of those that took longest in all.
 const DIGESTS_MAX: usize = 200;
@@ -25,7 +27,12 @@ impl Statistics {
         let status = self.status();
         let workers = self.collector.report(ReportPart::Servers);
         let pools = pool_sums(&workers);
+        let coverage = |server: &str| {
+            workers.first().and_then(|worker| worker.coverage.iter().find(|row| row.endpoint == server))
+        };
+        let reads = read_sums(&workers);
         let server = |row: &ServerStatus| {
+            let coverage = coverage(&row.server);
             let pool = pools.get(&(row.hostgroup, row.server.clone()));
             Server {
                 hostgroup: row.hostgroup,
@@ -38,6 +45,8 @@ impl Statistics {
                 queries: pool.map_or(0, |pool| pool.latency.count()),
                 sum_us: pool.map_or(0, |pool| pool.latency_sum_us),
                 p95_us: pool.map_or(0, |pool| pool.latency.quantile_us(0.95)),
+                lag_us: coverage.and_then(|row| row.age_ns).map(|age_ns| age_ns / 1000),
+                unchecked: coverage.and_then(|row| row.unchecked).map_or("", |why| why.as_str()).to_owned(),
             }
         };
         let digests = self.collector.digests(|sums| {
@@ -58,7 +67,7 @@ impl Statistics {
             transactions: totals.transactions_now,
             server_connections: totals.server_connections_now,
             questions: totals.questions,
-            clusters: status.clusters.iter().map(cluster).collect(),
+            clusters: status.clusters.iter().map(|row| cluster(row, &reads)).collect(),
             servers: status.servers.iter().map(server).collect(),
             digests,
             sessions: first_sessions(&sessions, SESSIONS_MAX).into_iter().map(session).collect(),
@@ -66,11 +75,18 @@ impl Statistics {
     }
 }
 
-fn cluster(cluster: &ClusterStatus) -> Cluster {
+fn cluster(cluster: &ClusterStatus, reads: &BTreeMap<u32, ReadCounts>) -> Cluster {
     Cluster {
         writer_hostgroup: cluster.writer_hostgroup,
         writers: cluster.writers.clone(),
         trouble: cluster.writers.is_empty().then(|| cluster.why_no_writer()),
+        reads: reads.get(&cluster.writer_hostgroup).map(|counts| Reads {
+            at_once: counts.at_once,
+            waited: counts.waited,
+            on_writer: counts.on_writer,
+            timed_out: counts.timed_out,
+            wait_p50_us: counts.waits.quantile_us(0.5),
+        }),
     }
 }
 

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use crate::app::{App, Pane};
 use crate::lines::{Column, Line, Urgency, columns, lines};
-use crate::number_format::{number, uptime, whole};
+use crate::number_format::{number, time, uptime, whole};
 
 const KEYS: &str = " q quit  Tab pane  s sort  r reverse  / filter  p pause  z zoom  arrows scroll  h help";
 
@@ -24,7 +24,7 @@ const HELP: [&str; 17] = [
     "Q/S, LOAD and AVG are of the time since the last picture,",
     "P95 and COUNT since Weir was started. LOAD is how many such",
     "statements ran at a time.",
-    "",
+    "LAG: how old what a server certainly has is.",
     "PINS: why a session keeps its connection, so that nobody",
     "else can use it meanwhile.",
     "",
@@ -32,15 +32,18 @@ const HELP: [&str; 17] = [
     "Any key goes back.",
 ];
 
+/// Lines about clusters above the panes.
+const HEAD_LINES_MAX: usize = 6;
+
 /// Draws everything.
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &App) {
     let clusters = cluster_lines(app);
-    let head = 1 + clusters.len().min(4) as u16;
+    let head = 1 + clusters.len().min(HEAD_LINES_MAX) as u16;
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(head), Constraint::Fill(1), Constraint::Length(1)])
             .areas(frame.area());
     let mut text = vec![summary(app)];
-    text.extend(clusters.into_iter().take(4));
+    text.extend(clusters.into_iter().take(HEAD_LINES_MAX));
     frame.render_widget(Paragraph::new(text), top);
     draw_panes(frame, app, middle);
     frame.render_widget(footer(app), bottom);
@@ -79,7 +82,29 @@ fn cluster_lines(app: &App) -> Vec<TextLine<'static>> {
             TextLine::from(format!("{of}writer {}", cluster.writers.join(", ")))
         }
     };
-    app.rates.now.clusters.iter().map(line).collect()
+    app.rates
+        .now
+        .clusters
+        .iter()
+        .flat_map(|cluster| [Some(line(cluster)), reads_line(app, cluster)])
+        .flatten()
+        .collect()
+}
+
+/// How reads that might go to a reader came to be fresh enough.
+fn reads_line(app: &App, cluster: &crate::Cluster) -> Option<TextLine<'static>> {
+    let reads = cluster.reads.as_ref()?;
+    let rates = app.rates.reads.get(&cluster.writer_hostgroup).copied().unwrap_or_default();
+    let half = if reads.waited > 0 { Some(reads.wait_p50_us as f64) } else { None };
+    let line = TextLine::from(format!(
+        "  reads/s: {} at once, {} waited (half {}), {} on writer, {} timed out",
+        number(rates.at_once),
+        number(rates.waited),
+        time(half),
+        number(rates.on_writer),
+        number(rates.timed_out)
+    ));
+    Some(if rates.timed_out > 0.0 { line.fg(Color::Yellow) } else { line })
 }
 
 fn footer(app: &App) -> Paragraph<'static> {

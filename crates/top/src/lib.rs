@@ -13,4 +13,4 @@ mod top_data;
 
 pub use app::App;
 pub use terminal::{Fetch, TopError, once, watch};
-pub use top_data::{Cluster, Digest, Server, Session, TopData};
+pub use top_data::{Cluster, Digest, Reads, Server, Session, TopData};

@@ -37,8 +37,9 @@ pub(crate) fn columns(pane: Pane) -> &'static [Column] {
             Column("USED", 4, true),
             Column("FREE", 4, true),
             Column("Q/S", 6, true),
-            Column("AVG", 6, true),
-            Column("P95", 6, true),
+            Column("AVG", 5, true),
+            Column("P95", 5, true),
+            Column("LAG", 5, true),
             Column("REASON", 0, false),
         ],
         Pane::Digests => &[
@@ -150,6 +151,10 @@ fn server(row: &Rated<Server>) -> Line {
         "OFFLINE_SOFT" => Urgency::Quiet,
         _ => Urgency::Bad,
     };
+    let reason = match of.unchecked.as_str() {
+        "" => of.reason.clone(),
+        unchecked => format!("{}; {unchecked}", of.reason),
+    };
     let cells = vec![
         of.hostgroup.to_string(),
         harmless(&of.server),
@@ -160,7 +165,8 @@ fn server(row: &Rated<Server>) -> Line {
         number(row.per_s),
         time(row.average_us),
         time((of.queries > 0).then_some(of.p95_us as f64)),
-        harmless(&of.reason),
+        time(of.lag_us.map(|lag_us| lag_us as f64)),
+        harmless(&reason),
     ];
     Line { cells, urgency }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::top_data::{Digest, Server, Session, TopData};
+use crate::top_data::{Digest, Reads, Server, Session, TopData};
 
 /// Rates between two moments, and the state now.
 #[derive(Clone, Debug, Default)]
@@ -10,9 +10,20 @@ pub(crate) struct Rates {
     pub now: TopData,
     /// None the first time.
     pub questions_per_s: Option<f64>,
+    /// By writer hostgroup, reads a second; none the first time.
+    pub reads: HashMap<u32, ReadRates>,
     pub servers: Vec<Rated<Server>>,
     pub digests: Vec<Rated<Digest>>,
     pub sessions: Vec<Session>,
+}
+
+/// Reads a second, by how they came to be fresh enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ReadRates {
+    pub at_once: f64,
+    pub waited: f64,
+    pub on_writer: f64,
+    pub timed_out: f64,
 }
 
 /// Something that runs statements.
@@ -46,7 +57,20 @@ impl Rates {
             let before = digests.get(&identity(row)).map_or((row.count, row.sum_us), |b| (b.count, b.sum_us));
             rated(row.clone(), since(row.count, before.0), since(row.sum_us, before.1), seconds)
         };
+        let reads = now.clusters.iter().filter_map(|cluster| {
+            let known = before.clusters.iter().find(|b| b.writer_hostgroup == cluster.writer_hostgroup);
+            let (now, before) = (cluster.reads.as_ref()?, known?.reads.as_ref()?);
+            let rate = |of: fn(&Reads) -> u64| since(of(now), of(before)) as f64 / seconds;
+            let rates = ReadRates {
+                at_once: rate(|reads| reads.at_once),
+                waited: rate(|reads| reads.waited),
+                on_writer: rate(|reads| reads.on_writer),
+                timed_out: rate(|reads| reads.timed_out),
+            };
+            Some((cluster.writer_hostgroup, rates))
+        });
         Self {
+            reads: reads.collect(),
             questions_per_s: Some((now.questions - before.questions) as f64 / seconds),
             servers: now.servers.iter().map(server).collect(),
             digests: now.digests.iter().map(digest).collect(),
@@ -57,6 +81,7 @@ impl Rates {
 
     fn first(now: TopData) -> Self {
         Self {
+            reads: HashMap::new(),
             questions_per_s: None,
             servers: now.servers.iter().map(|row| rated(row.clone(), 0, 0, 1.0)).collect(),
             digests: now.digests.iter().map(|row| rated(row.clone(), 0, 0, 1.0)).collect(),
@@ -87,6 +112,7 @@ fn rated<T>(of: T, count: u64, took_us: u64, seconds: f64) -> Rated<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top_data::Cluster;
 
     fn data(at_ms: u64, queries: u64, sum_us: u64) -> TopData {
         let server = Server { queries, sum_us, ..Server::default() };
@@ -107,6 +133,18 @@ mod tests {
         let (server, digest) = (&rates.servers[0], &rates.digests[0]);
         assert_eq!((server.per_s, server.load, server.average_us), (10.0, 1.0, Some(100_000.0)));
         assert_eq!(digest.per_s, 10.0);
+    }
+
+    #[test]
+    fn how_reads_were_served_meanwhile() {
+        let data = |at_ms, at_once, timed_out| {
+            let reads = Some(Reads { at_once, timed_out, ..Reads::default() });
+            let cluster = Cluster { writer_hostgroup: 7, reads, ..Cluster::default() };
+            TopData { at_ms, clusters: vec![cluster], ..TopData::default() }
+        };
+        let rates = Rates::new(Some(&data(1000, 10, 1)), data(3000, 30, 2));
+        assert_eq!(rates.reads[&7], ReadRates { at_once: 10.0, timed_out: 0.5, ..ReadRates::default() });
+        assert!(Rates::new(None, data(3000, 30, 2)).reads.is_empty());
     }
 
     #[test]

@@ -38,6 +38,24 @@ pub struct Cluster {
     pub writers: Vec<String>,
     /// What the next writer waits for, where there is none.
     pub trouble: Option<String>,
+    /// How reads came to be fresh enough, so far; none where none may go to readers.
+    #[serde(default)]
+    pub reads: Option<Reads>,
+}
+
+/// Reads that might go to a reader.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reads {
+    /// A reader had at once what they had to see.
+    pub at_once: u64,
+    /// They waited for one.
+    pub waited: u64,
+    /// The writer served them at once.
+    pub on_writer: u64,
+    /// The writer served them after a wait in vain.
+    pub timed_out: u64,
+    /// How long half of those waited at most that did.
+    pub wait_p50_us: u64,
 }
 
 /// A server in a hostgroup.
@@ -63,6 +81,12 @@ pub struct Server {
     pub sum_us: u64,
     /// How long 95 of 100 took at most, of all so far.
     pub p95_us: u64,
+    /// How old what it certainly has is; none where nobody knows.
+    #[serde(default)]
+    pub lag_us: Option<u64>,
+    /// Why nobody does, where it is to be checked.
+    #[serde(default)]
+    pub unchecked: String,
 }
 
 /// Statements of one digest, user, schema and hostgroup.

@@ -8,7 +8,7 @@
 //! when it has ended.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Called by the checking thread with the workers that wait, as a set of bits: worker n is bit n modulo 64.
@@ -45,7 +45,10 @@ pub struct Coverage {
     waiting: AtomicU64,
     /// Checks that have ended.
     checks: AtomicU64,
-    is_asleep: AtomicBool,
+    /// The thread that sleeps, by the number of its alarm; 0: none. While a thread that has been replaced comes to its end, there are
+    /// two: the newer one counts.
+    asleep: AtomicU64,
+    alarms: AtomicU64,
     alarm: Mutex<Option<Alarm>>,
     listener: Arc<Listener>,
 }
@@ -59,10 +62,15 @@ pub enum Unchecked {
     DoesNotWait,
     /// Its source has no global transaction ids that could be waited for.
     NoPositions,
+    /// The writer is read_only: another server may have become the writer, and nobody has told yet.
+    WriterReadOnly,
+    /// Its source has not got all that it has from it: the source was restored, or its binary log was reset.
+    SourceWentBack,
 }
 
 impl Unchecked {
-    const ALL: [Self; 3] = [Self::NotYet, Self::DoesNotWait, Self::NoPositions];
+    const ALL: [Self; 5] =
+        [Self::NotYet, Self::DoesNotWait, Self::NoPositions, Self::WriterReadOnly, Self::SourceWentBack];
 
     /// From 1 on.
     fn number(self) -> u32 {
@@ -70,6 +78,8 @@ impl Unchecked {
             Self::NotYet => 1,
             Self::DoesNotWait => 2,
             Self::NoPositions => 3,
+            Self::WriterReadOnly => 4,
+            Self::SourceWentBack => 5,
         }
     }
 
@@ -82,6 +92,10 @@ impl Unchecked {
             }
             Self::NoPositions => {
                 "its source has no global transaction ids, so nobody can tell how fresh it is"
+            }
+            Self::WriterReadOnly => "the writer has become read_only, and another server may write by now",
+            Self::SourceWentBack => {
+                "it has transactions of its source that the source does not have: that one was restored, or RESET MASTER was run"
             }
         }
     }
@@ -118,7 +132,7 @@ impl Coverage {
     pub fn want(&self, moment_ns: u64, worker: usize) {
         self.waiting.fetch_or(1 << (worker % 64), Ordering::SeqCst);
         self.wanted_ns.fetch_max(moment_ns, Ordering::SeqCst);
-        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
+        if self.asleep.load(Ordering::SeqCst) != 0 && self.asleep.swap(0, Ordering::SeqCst) != 0 {
             self.wake_checker();
         }
     }
@@ -177,9 +191,11 @@ impl Coverage {
 
 /// For the checking thread.
 impl Coverage {
-    /// The thread is woken in this way from now on.
-    pub fn set_alarm(&self, alarm: impl Fn() + Send + Sync + 'static) {
-        *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(alarm));
+    /// The thread is woken in this way from now on. Gives the number of the alarm, greater than those before.
+    pub fn set_alarm(&self, alarm: impl Fn() + Send + Sync + 'static) -> u64 {
+        let mut place = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(Arc::new(alarm));
+        self.alarms.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Whether somebody waits for a check that has not begun yet.
@@ -188,19 +204,19 @@ impl Coverage {
         wanted != 0 && wanted >= self.begun_ns.load(Ordering::Relaxed) && !self.covers(wanted)
     }
 
-    /// The thread is about to sleep until it is woken. False if it must not: a check is wanted.
-    pub fn falls_asleep(&self) -> bool {
-        self.is_asleep.store(true, Ordering::SeqCst);
+    /// The thread with this alarm is about to sleep until it is woken. False if it must not: a check is wanted.
+    pub fn falls_asleep(&self, alarm: u64) -> bool {
+        self.asleep.fetch_max(alarm, Ordering::SeqCst);
         let may_sleep = !self.is_wanted();
         if !may_sleep {
-            self.wakes_up();
+            self.wakes_up(alarm);
         }
         may_sleep
     }
 
-    /// The thread is awake, and will look itself.
-    pub fn wakes_up(&self) {
-        self.is_asleep.store(false, Ordering::SeqCst);
+    /// The thread is awake, and will look itself. What another one does is not touched.
+    pub fn wakes_up(&self, alarm: u64) {
+        let _ = self.asleep.compare_exchange(alarm, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// A check begins at this moment; `oldest_ns` is when the first began that has not ended.
@@ -291,16 +307,38 @@ mod tests {
         let coverage = Coverage::default();
         let rung = Arc::new(AtomicU64::new(0));
         let bell = rung.clone();
-        coverage.set_alarm(move || {
+        let alarm = coverage.set_alarm(move || {
             bell.fetch_add(1, Ordering::SeqCst);
         });
-        assert!(coverage.falls_asleep());
+        assert!(coverage.falls_asleep(alarm));
         coverage.want(5, 0);
         coverage.want(6, 0);
         assert_eq!(rung.load(Ordering::SeqCst), 1, "once is enough");
-        assert!(!coverage.falls_asleep());
+        assert!(!coverage.falls_asleep(alarm));
         coverage.check_begins(7, 7);
-        assert!(coverage.falls_asleep());
+        assert!(coverage.falls_asleep(alarm));
+    }
+
+    /// A reload has replaced it, and it still waits for an answer meanwhile.
+    #[test]
+    fn a_thread_that_ends_late_does_not_keep_the_next_one_asleep() {
+        let coverage = Coverage::default();
+        let rung = Arc::new(AtomicU64::new(0));
+        let before = coverage.set_alarm(|| {});
+        let bell = rung.clone();
+        let now = coverage.set_alarm(move || {
+            bell.fetch_add(1, Ordering::SeqCst);
+        });
+        for moment in [5, 15, 25] {
+            match moment {
+                5 => assert!(coverage.falls_asleep(before) && coverage.falls_asleep(now)),
+                _ => assert!(coverage.falls_asleep(now) && coverage.falls_asleep(before)),
+            }
+            coverage.wakes_up(before);
+            coverage.want(moment, 0);
+            assert_eq!(rung.swap(0, Ordering::SeqCst), 1, "{moment}");
+            coverage.check_begins(moment + 1, moment + 1);
+        }
     }
 
     /// One that was the source of others answered itself at once, and is asked as a replica now.

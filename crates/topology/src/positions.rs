@@ -26,6 +26,22 @@ pub fn contains(one: &str, other: &str) -> bool {
     reaches(one, other, |gtid| (gtid.domain, gtid.server))
 }
 
+/// Whether one position is behind another in a domain that both name.
+pub fn is_behind(one: &str, other: &str) -> bool {
+    let (Some(one), Some(other)) = (parse(one), parse(other)) else { return false };
+    let last = |domain: u32| one.iter().filter(|gtid| gtid.domain == domain).map(|gtid| gtid.number).max();
+    other.iter().any(|gtid| last(gtid.domain).is_some_and(|number| number < gtid.number))
+}
+
+/// The part of a set of MySQL's ids (manual, "GTID Sets") that a server has given itself; without spaces.
+pub fn given_by(set: &str, server_uuid: &str) -> String {
+    let parts = set.split(',').map(str::trim);
+    let own = parts.filter(|part| {
+        part.split(':').next().is_some_and(|uuid| !uuid.is_empty() && uuid.eq_ignore_ascii_case(server_uuid))
+    });
+    own.collect::<Vec<_>>().join(",")
+}
+
 fn reaches<K: Hash + Eq>(one: &str, other: &str, key: impl Fn(Gtid) -> K) -> bool {
     let (Some(one), Some(other)) = (parse(one), parse(other)) else { return false };
     let mut last: HashMap<K, u64> = HashMap::new();
@@ -77,6 +93,17 @@ mod tests {
         for (one, other, is_covered) in table {
             assert_eq!(covers(one, other), is_covered, "{one} {other}");
         }
+    }
+
+    #[test]
+    fn who_has_been_set_back() {
+        assert!(is_behind("0-1-10", "0-1-11") && is_behind("0-1-1,1-1-9", "0-2-2"));
+        assert!(!is_behind("0-1-11", "0-1-11") && !is_behind("0-2-12", "0-1-11"));
+        assert!(!is_behind("0-1-10", "1-1-11"), "it has that from somebody else");
+        assert!(!is_behind("0-1-10", "") && !is_behind("", "0-1-10"));
+        let set = "3e11-a:1-5:7,\n4350-b:1-9,3E11-A:tag:1";
+        assert_eq!(given_by(set, "3e11-a"), "3e11-a:1-5:7,3E11-A:tag:1");
+        assert_eq!((given_by(set, "5c").as_str(), given_by("", "").as_str()), ("", ""));
     }
 
     /// Number 11 was given twice.

@@ -364,27 +364,12 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
 
-    use weir_client::Capabilities;
-    use weir_testkit::{FakeGreeting, FakeServer, Script, Step};
+    use weir_testkit::{FakeServer, Script, Step};
     use weir_topology::Endpoint;
 
     use super::*;
+    use crate::causal_probe::fake::{row, server};
     use crate::topology_thread::Event;
-
-    /// Sends a result of one row.
-    fn row(script: Script, fields: &[&str]) -> Script {
-        let text = |text: &str| {
-            let mut bytes = vec![u8::try_from(text.len()).unwrap()];
-            bytes.extend_from_slice(text.as_bytes());
-            bytes
-        };
-        let column: Vec<u8> = ["def", "", "", "", "a", ""].into_iter().flat_map(text).collect();
-        let column = [column, vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]].concat();
-        let eof = [0xFE, 0, 0, 2, 0];
-        let count = u8::try_from(fields.len()).unwrap();
-        let script = fields.iter().fold(script.send([count]), |script, _| script.send(column.clone()));
-        script.send(eof).send(fields.iter().copied().flat_map(text).collect::<Vec<u8>>()).send(eof)
-    }
 
     /// Up to the first read.
     fn set_up() -> Script {
@@ -396,12 +381,6 @@ mod tests {
     fn comes_back(counter: &str) -> Script {
         let script = row(set_up(), &["1"]).query("SHOW GLOBAL STATUS");
         row(script, &["wsrep_causal_reads", counter])
-    }
-
-    fn server(script: impl Fn(u32) -> Script + Send + Sync + 'static) -> FakeServer {
-        let all = FakeGreeting::default();
-        let greeting = FakeGreeting { capabilities: all.capabilities - Capabilities::DEPRECATE_EOF, ..all };
-        FakeServer::with_login(greeting, move |login| script(login.connection)).unwrap()
     }
 
     fn probe(server: &FakeServer, of: impl FnOnce(&mut Reads<'_>, &ServerShared, &Receiver<Event>)) {

@@ -34,6 +34,9 @@ pub(crate) struct Circumstances {
     pub min_gtid: Option<Gtid>,
     /// When the statement came.
     pub came_at: Nanos,
+    /// A connection was offered to it that was opened at this moment, later than anything is known of its server: what is known
+    /// of any from before may be of another one in its place; 0 for none.
+    pub proven_after: Nanos,
     /// Until then it may wait for a reader to be fresh enough.
     pub waits_until: Nanos,
     /// It has read at the same reader for long enough: another one may have its turn.
@@ -53,6 +56,8 @@ pub(crate) struct GroupFacts {
     pub is_replicated: bool,
     /// It has one member, which takes the writes of its cluster.
     pub has_sole_writer: bool,
+    /// Its members take the writes of their cluster. Else they read what others have written.
+    pub takes_writes: bool,
 }
 
 /// See the module's text.
@@ -136,13 +141,29 @@ impl Requirements {
     /// - What anybody has been acknowledged was not acknowledged by the writer of now for certain: another one may have been
     ///   it, and a rule may have sent a write elsewhere.
     pub(crate) fn must_cover(&self, server: ServerIndex, group: GroupFacts) -> Option<Nanos> {
-        let Circumstances { must_see, written_on, seen_at, seen_on, told_at, .. } = self.from;
-        let own = if written_on == server { 0 } else { must_see };
+        self.must_cover_over(server, 0, group)
+    }
+
+    /// The same over a connection that was opened at this moment.
+    ///
+    /// What was seen of a server before that may have been another one's: a replica was restored from a backup, or another
+    /// machine has its address. A check that has begun later has asked the one to which the connection leads, as both live.
+    /// Writers are not held to that: what a restored one does not have is lost, and waiting would not bring it back.
+    pub(crate) fn must_cover_over(
+        &self,
+        server: ServerIndex,
+        opened_at: Nanos,
+        group: GroupFacts,
+    ) -> Option<Nanos> {
+        let Circumstances { must_see, written_on, seen_at, seen_on, told_at, proven_after, .. } = self.from;
+        let since = if group.takes_writes { 0 } else { opened_at.max(proven_after) };
+        let has = |at: ServerIndex, moment: Nanos| at == server && since <= moment;
+        let own = if has(written_on, must_see) { 0 } else { must_see };
         let waits_for_locks = self.changes_rows && group.has_sole_writer;
-        let seen = if seen_on == server || waits_for_locks { 0 } else { seen_at };
+        let seen = if has(seen_on, seen_at) || waits_for_locks { 0 } else { seen_at };
         let told = if waits_for_locks { 0 } else { told_at };
         let moment = own.max(seen).max(told);
-        (group.is_replicated && moment != 0).then_some(moment)
+        (group.is_replicated && moment != 0).then(|| moment.max(since))
     }
 
     /// The transaction that its server must have executed (`min_gtid`).
@@ -193,6 +214,7 @@ mod tests {
         told_at: 0,
         min_gtid: None,
         came_at: 0,
+        proven_after: 0,
         waits_until: 0,
         may_change_reader: false,
         reads_on_writer: false,
@@ -240,8 +262,9 @@ mod tests {
         assert!(!leaves_nothing("INSERT INTO t VALUES (LAST_INSERT_ID())"));
     }
 
-    const READERS: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: false };
-    const WRITER: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: true };
+    const READERS: GroupFacts =
+        GroupFacts { is_replicated: true, has_sole_writer: false, takes_writes: false };
+    const WRITER: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: true, takes_writes: true };
 
     #[test]
     fn a_server_that_took_the_write_covers_it() {
@@ -263,6 +286,22 @@ mod tests {
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None, "it waits for the rows' locks");
         let one_of_several = GroupFacts { has_sole_writer: false, ..WRITER };
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, one_of_several), Some(9));
+    }
+
+    #[test]
+    fn what_is_known_of_a_server_is_not_known_of_the_next_one_in_its_place() {
+        let saw = Circumstances { must_see: 5, written_on: 1, seen_at: 9, seen_on: 1, ..READING };
+        let read = Requirements::new(&plan("SELECT a FROM t"), saw);
+        let over = |opened_at, group| read.must_cover_over(1, opened_at, group);
+        assert_eq!((over(4, READERS), over(5, READERS)), (None, None));
+        assert_eq!(over(7, READERS), Some(7), "it has written there before");
+        assert_eq!(over(12, READERS), Some(12), "and read");
+        assert_eq!(over(12, WRITER), None);
+        assert_eq!(read.must_cover_over(2, 12, READERS), Some(12));
+        let offered = Requirements::new(&plan("SELECT a FROM t"), Circumstances { proven_after: 20, ..saw });
+        assert_eq!((offered.must_cover(1, READERS), offered.must_cover(1, WRITER)), (Some(20), None));
+        let fresh = Requirements::new(&plan("SELECT a FROM t"), READING);
+        assert_eq!(fresh.must_cover_over(1, 12, READERS), None, "it has to see nothing");
     }
 
     #[test]

@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use crate::context::Context;
-use crate::keys::{Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::requirements::Requirements;
 use crate::pool::choice::Choice;
 use crate::pool::pools::{Pool, Pools};
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
+use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::snapshot::ReadPreference;
 use crate::stats::{CoverageRow, ReadCounts};
@@ -164,6 +165,22 @@ impl Pools {
         moment.map(|moment| AwaitedCheck { server, moment })
     }
 
+    /// The check that a statement has to wait for on this connection, which is used for this hostgroup; none if its server has all
+    /// that the statement has to see.
+    pub(crate) fn lacks(
+        &self,
+        wanted: &Requirements,
+        connection: ConnectionKey,
+        hostgroup: u32,
+    ) -> Option<AwaitedCheck> {
+        let ServerConnection { server, age, .. } = &self.connections[connection];
+        let facts = self.groups.get(&hostgroup)?.facts();
+        let pool = &self.servers[*server];
+        let moment = pool.must_cover_over(wanted, *server, age.reached_at, facts)?;
+        let is_covered = pool.server.shared.covers(moment);
+        (!is_covered).then_some(AwaitedCheck { server: *server, moment })
+    }
+
     /// The server of a hostgroup that is expected to be fresh enough first, and in which time.
     fn shortest_wait(
         &self,
@@ -217,23 +234,6 @@ impl Pools {
             }
         });
         (reads, coverage.collect())
-    }
-
-    /// A statement that may leave the writer has found its server: in which way is it fresh enough?
-    pub(crate) fn count_read(
-        &mut self,
-        ctx: &Context,
-        session: &Session,
-        wanted: &Requirements,
-        choice: Choice,
-    ) {
-        if !wanted.may_leave_writer() {
-            return;
-        }
-        let waited_us = session.awaits_check_since().map(|since| ctx.now.saturating_sub(since) / 1000);
-        if let Some(group) = self.groups.get_mut(&wanted.hostgroup()) {
-            group.reads_by.count(choice.hostgroup == wanted.hostgroup(), waited_us);
-        }
     }
 
     /// A session waits for a check, which is ordered.

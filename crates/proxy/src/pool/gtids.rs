@@ -26,7 +26,21 @@ impl Pool {
         at: ServerIndex,
         group: GroupFacts,
     ) -> Option<Nanos> {
-        let moment = wanted.must_cover(at, group);
+        self.or_acknowledged(wanted, wanted.must_cover(at, group))
+    }
+
+    /// The same over a connection that was opened at this moment.
+    pub(crate) fn must_cover_over(
+        &self,
+        wanted: &Requirements,
+        at: ServerIndex,
+        opened_at: Nanos,
+        group: GroupFacts,
+    ) -> Option<Nanos> {
+        self.or_acknowledged(wanted, wanted.must_cover_over(at, opened_at, group))
+    }
+
+    fn or_acknowledged(&self, wanted: &Requirements, moment: Option<Nanos>) -> Option<Nanos> {
         match wanted.gtid_acknowledged_by() {
             0 => moment,
             acknowledged if self.server.shared.gtids.is_told_by_checks() => moment.max(Some(acknowledged)),

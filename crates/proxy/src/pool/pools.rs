@@ -149,7 +149,11 @@ pub(crate) struct Group {
 impl Group {
     /// What of it decides how fresh its members are.
     pub(crate) fn facts(&self) -> GroupFacts {
-        GroupFacts { is_replicated: self.is_replicated, has_sole_writer: self.has_sole_writer }
+        GroupFacts {
+            is_replicated: self.is_replicated,
+            has_sole_writer: self.has_sole_writer,
+            takes_writes: self.reader_hostgroup.is_some(),
+        }
     }
 }
 

@@ -304,6 +304,7 @@ impl Pools {
             age: Age {
                 idle_since: ctx.now,
                 opened_at: ctx.now,
+                reached_at: ctx.now,
                 early_permille: ctx.random.next() % AGE_JITTER_PERMILLE,
                 has_served: false,
             },

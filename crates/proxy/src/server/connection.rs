@@ -105,6 +105,8 @@ pub(crate) struct Replies {
 pub(crate) struct Age {
     pub idle_since: Nanos,
     pub opened_at: Nanos,
+    /// When its server has accepted it. None of another one in its place has answered since, as long as it lives.
+    pub reached_at: Nanos,
     /// By so much of connection_max_age_ms it ends before that, so that those opened together do not end together.
     pub early_permille: u64,
     /// Some session has had it since it was opened.

@@ -45,6 +45,11 @@ impl Session {
         if let Phase::Waiting(wait) = &self.phase { wait.awaits_check_since } else { None }
     }
 
+    /// From which moment on what is known of servers counts for its statement; 0: from ever.
+    pub(crate) fn proven_after(&self) -> Nanos {
+        if let Phase::Waiting(wait) = &self.phase { wait.proven_after } else { 0 }
+    }
+
     /// Whether a statement that was answered in a transaction is one that can't have committed anything.
     pub(crate) fn is_surely_uncommitted(&self) -> bool {
         let statement = self.execution.plan.statement();

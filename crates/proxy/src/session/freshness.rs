@@ -123,6 +123,14 @@ impl Freshness {
         self.last_at.max(self.seen_at).max(self.told_at)
     }
 
+    /// A read of this server was answered, which had all that was seen before.
+    pub(crate) fn see(&mut self, server: ServerIndex, now: Nanos) {
+        if self.seen_on != server {
+            self.changed_reader_at = now;
+        }
+        (self.seen_at, self.seen_on) = (now, server);
+    }
+
     /// Another client is to use the session: what it has set itself goes back, as every variable does. What was written and
     /// seen stays, since the one that goes on may be the one that has written.
     pub(crate) fn begin(&mut self) {

@@ -39,7 +39,7 @@ pub(crate) enum Phase {
 impl Phase {
     /// Waiting for a lease since this time.
     pub(crate) fn waiting(since: Nanos) -> Self {
-        Self::Waiting(Wait { since, held: None, awaits_check_since: None })
+        Self::Waiting(Wait { since, held: None, awaits_check_since: None, proven_after: 0 })
     }
 }
 
@@ -50,6 +50,8 @@ pub(crate) struct Wait {
     pub held: Option<Held>,
     /// Since when it has waited for a server to be fresh enough.
     pub awaits_check_since: Option<Nanos>,
+    /// What is known of servers from before this moment does not count: see `Circumstances`.
+    pub proven_after: Nanos,
 }
 
 /// A KILL that sessions of other workers may be meant by.

@@ -82,16 +82,18 @@ impl Work<'_> {
             && let Some(retained_on) = self.session.diagnostics.retained_on
         {
             let since = self.session.waiter().map(|waiter| waiter.since);
+            let in_reader = reader.filter(|_| !self.pools.is_member(retained_on, writer));
+            let hostgroup = in_reader.unwrap_or(writer);
             if !self.pools.may_run_on(self.ctx.now, &wanted, retained_on)
                 || !self.pools.is_sound(self.ctx, &wanted, since, retained_on)
+                || self.pools.lacks(&wanted, retained_on, hostgroup).is_some()
             {
                 self.pools.fetch_retained(self.ctx, self.session, retained_on);
                 self.session.diagnostics.retained_on = None;
                 return self.session.begin_again(self.ctx);
             }
             if self.pools.take_retaining(retained_on) {
-                let in_reader = reader.filter(|_| !self.pools.is_member(retained_on, writer));
-                self.session.execution.served_by = in_reader.unwrap_or(writer);
+                self.session.execution.served_by = hostgroup;
                 return self.lend(retained_on);
             }
         }
@@ -111,7 +113,6 @@ impl Work<'_> {
         }
         match self.pools.choose_server(self.ctx.now, &wanted, first) {
             Some(Found::Now(choice)) => {
-                self.pools.count_read(self.ctx, self.session, &wanted, choice);
                 let session = &mut *self.session;
                 session.execution.served_by = choice.hostgroup;
                 session.stay.stays_in = choice.keeps_connections.then_some(choice.hostgroup);
@@ -170,6 +171,10 @@ impl Work<'_> {
     /// One on which another session may have left what nobody can name, or what this session asks for and no server
     /// reports, is wiped first.
     pub(crate) fn lend(&mut self, connection: ConnectionKey) {
+        if self.is_unproven(connection) {
+            self.put_back(connection);
+            return self.acquire();
+        }
         if self.pools.connections[connection].must_wipe(self.ctx, self.session) {
             let session = &mut *self.session;
             session.phase = Phase::waiting(self.ctx.now);
@@ -178,12 +183,10 @@ impl Work<'_> {
         }
         if !self.suits_defaults(connection) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
-            let pool = &mut self.pools.servers[self.pools.connections[connection].server];
-            pool.idle.push(connection);
-            pool.supply_again(self.ctx.now);
-            self.pools.connections[connection].age.idle_since = self.ctx.now;
+            self.put_back(connection);
             return self.session.begin_again(self.ctx);
         }
+        self.count_read();
         self.pools.take_over_retained(self.ctx, self.session, connection);
         let session = &*self.session;
         // A rule that sends more than reads to a server means it to be written to.
@@ -204,6 +207,14 @@ impl Work<'_> {
         self.pools.connections[connection].age.has_served = true;
         self.ctx.statistics.totals.pool_lends += 1;
         self.prepare_connection(connection);
+    }
+
+    /// A connection that was to be lent is nobody's again.
+    fn put_back(&mut self, connection: ConnectionKey) {
+        let pool = &mut self.pools.servers[self.pools.connections[connection].server];
+        pool.idle.push(connection);
+        pool.supply_again(self.ctx.now);
+        self.pools.connections[connection].age.idle_since = self.ctx.now;
     }
 }
 
@@ -228,6 +239,7 @@ impl Session {
             told_at: checked(self.freshness.told_at),
             min_gtid: min_gtid.as_deref().copied(),
             came_at: tries.started_at,
+            proven_after: self.proven_after(),
             waits_until: self.waits_until(pools),
             may_change_reader: self.may_change_reader(ctx.now),
             reads_on_writer: pools.reads_on_writer(self),

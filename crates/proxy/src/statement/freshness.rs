@@ -14,16 +14,20 @@ use std::rc::Rc;
 use weir_routing::Consistency;
 use weir_session::pin::Pins;
 use weir_session::state::State;
-use weir_sql::Effects;
+use weir_sql::{Effects, Kind};
+use weir_topology::Unchecked;
 
 use crate::context::Context;
 use crate::keys::{ConnectionKey, Nanos};
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::freshness::AwaitedCheck;
 use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
 use crate::snapshot::StrictRead;
+use crate::statement::read_only::has_word;
 use crate::statement::waiting::HOSTGROUP_UNREACHABLE;
 use crate::work::Work;
 
@@ -44,30 +48,30 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a read that has to run on the session's own lease has to wait until that server is fresh enough. In a
+    /// Whether a statement that has to run on the session's own lease has to wait until that server is fresh enough. In a
     /// transaction that was seen to at its begin.
     pub(crate) fn waits_on_lease(&mut self, lease: ConnectionKey) -> bool {
         let session = &*self.session;
-        if !session.execution.plan.is_read() || session.pins.pins().contains(Pins::TRANSACTION) {
+        let plan = &session.execution.plan;
+        let may_read = plan.is_read() || matches!(plan.kind(), CommandKind::Query | CommandKind::Execute);
+        let is_in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
+        let begins = || plan.is_boundary() && session.begins_another();
+        let is_end = matches!(plan.statement().kind, Kind::Commit | Kind::Rollback) && plan.is_boundary();
+        if !may_read || ((is_in_transaction || is_end) && !begins()) {
             return false;
         }
-        let connection = &self.pools.connections[lease];
-        let Some(group) = self.pools.groups.get(&connection.hostgroup) else { return false };
+        let hostgroup = self.pools.connections[lease].hostgroup;
         let wanted = session.requirements(self.ctx, self.pools);
-        let (server, facts) = (connection.server, group.facts());
         if wanted.min_gtid().is_some() && self.waits_for_gtid_on_lease(lease, &wanted) {
             return true;
         }
-        let pool = &self.pools.servers[server];
-        let Some(moment) = pool.must_cover(&wanted, server, facts) else { return false };
-        if pool.server.shared.covers(moment) {
-            return false;
-        }
+        let Some(check) = self.pools.lacks(&wanted, lease, hostgroup) else { return false };
         if wanted.waits_until() <= self.ctx.now {
             self.session.phase = Phase::Running;
-            let endpoint = &self.pools.servers[server].server.endpoint;
+            let endpoint = &self.pools.servers[check.server].server.endpoint;
             let message = format!(
-                "{endpoint} may not have applied yet what this session has to see, and the session is held there                  (consistency_timeout_ms)"
+                "{endpoint} may not have applied yet what this session has to see, and the session is held there \
+                 (consistency_timeout_ms)"
             );
             self.answer_error(HOSTGROUP_UNREACHABLE, &message);
             return true;
@@ -75,8 +79,44 @@ impl Work<'_> {
         if !matches!(self.session.phase, Phase::Waiting(_)) {
             self.session.phase = Phase::waiting(self.ctx.now);
         }
-        self.await_check(AwaitedCheck { server, moment });
+        self.await_check(check);
         true
+    }
+
+    /// Whether a connection that the session is to get was opened after the last check of its server began. Then its statement
+    /// looks for a server once more, and now that counts.
+    pub(crate) fn is_unproven(&mut self, connection: ConnectionKey) -> bool {
+        let &ServerConnection { server, ref age, .. } = &self.pools.connections[connection];
+        let reached_at = age.reached_at;
+        let coverage = &self.pools.servers[server].server.shared.coverage;
+        // Where nothing will ever be known of servers, what was seen there has to do.
+        let is_checkable =
+            !matches!(coverage.unchecked(), Some(Unchecked::DoesNotWait | Unchecked::NoPositions));
+        if coverage.covers(reached_at) || !is_checkable || self.session.execution.only_server.is_some() {
+            return false;
+        }
+        let wanted = self.session.requirements(self.ctx, self.pools);
+        let hostgroup = self.session.execution.served_by;
+        if self.pools.lacks(&wanted, connection, hostgroup).is_none() {
+            return false;
+        }
+        if let Phase::Waiting(wait) = &mut self.session.phase {
+            wait.proven_after = reached_at.max(wait.proven_after);
+        }
+        true
+    }
+
+    /// A statement that may leave the writer gets a connection: in which way is its server fresh enough?
+    pub(crate) fn count_read(&mut self) {
+        let wanted = self.session.requirements(self.ctx, self.pools);
+        if !wanted.may_leave_writer() || self.session.execution.only_server.is_some() {
+            return;
+        }
+        let now = self.ctx.now;
+        let waited_us = self.session.awaits_check_since().map(|since| now.saturating_sub(since) / 1000);
+        if let Some(group) = self.pools.groups.get_mut(&wanted.hostgroup()) {
+            group.reads_by.count(self.session.execution.served_by == wanted.hostgroup(), waited_us);
+        }
     }
 
     /// The session waits until a server is fresh enough.
@@ -101,11 +141,12 @@ impl Work<'_> {
             return;
         }
         let server = self.pools.connections[key].server;
+        let coverage = &self.pools.servers[server].server.shared.coverage;
         let freshness = &mut session.freshness;
-        if freshness.seen_on != server {
-            freshness.changed_reader_at = self.ctx.now;
+        // A statement that changes rows was not kept waiting for what was seen elsewhere: its rows (RETURNING) do not show that.
+        if !plan.changes_rows() || freshness.seen_on == server || coverage.covers(freshness.seen_at) {
+            freshness.see(server, self.ctx.now);
         }
-        (freshness.seen_at, freshness.seen_on) = (self.ctx.now, server);
     }
 }
 
@@ -128,6 +169,15 @@ impl Pools {
 }
 
 impl Session {
+    /// Whether its statement, which begins or ends a transaction, leaves one behind: BEGIN, COMMIT AND CHAIN.
+    fn begins_another(&self) -> bool {
+        let chains = || {
+            self.tracked.state.variable("completion_type") == Some("CHAIN")
+                || has_word(self.statement_text(), "CHAIN")
+        };
+        !matches!(self.execution.plan.statement().kind, Kind::Commit | Kind::Rollback) || chains()
+    }
+
     /// Until when its statement may wait for a reader to be fresh enough.
     pub(crate) fn waits_until(&self, pools: &Pools) -> Nanos {
         let timeout =

@@ -181,7 +181,7 @@ fn has_words(text: &[u8], words: &[&str]) -> bool {
 }
 
 /// Whether a word stands somewhere in a text, perhaps in a comment.
-fn has_word(text: &[u8], word: &str) -> bool {
+pub(crate) fn has_word(text: &[u8], word: &str) -> bool {
     text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
         .any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }

@@ -86,8 +86,11 @@ impl Worker {
     /// A connection that was ordered stands, or could not be made.
     pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
         self.ctx.pass_to(now);
-        if let (Some(Owner::Server(key)), Err(error)) = (self.ctx.out.owner(socket), result) {
-            self.pools.dial_failed(&mut self.ctx, key, None, &error.to_string());
+        if let Some(Owner::Server(key)) = self.ctx.out.owner(socket) {
+            match result {
+                Ok(()) => self.pools.connections[key].age.reached_at = now,
+                Err(error) => self.pools.dial_failed(&mut self.ctx, key, None, &error.to_string()),
+            }
         }
         self.run_runnable();
     }

@@ -272,6 +272,13 @@ impl Bench {
         }
     }
 
+    /// The monitor tells that checks have ended, or that there are none.
+    pub fn tell_covered(&mut self) {
+        let now = self.now;
+        self.cores.iter_mut().for_each(|core| core.message(Message::Covered, now));
+        self.run();
+    }
+
     /// The servers answer what they hold.
     pub fn release_one(&mut self) {
         self.release_with(super::plain_ok(1));

@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use super::*;
 use crate::app::Outcome;
 use crate::terminal::picture;
-use crate::{Cluster, Digest, Server, Session, TopData};
+use crate::{Cluster, Digest, Reads, Server, Session, TopData};
 
 fn server(hostgroup: u32, host: u8, role: &str, status: &str, queries: u64) -> Server {
     Server {
@@ -19,6 +19,8 @@ fn server(hostgroup: u32, host: u8, role: &str, status: &str, queries: u64) -> S
         queries,
         sum_us: queries * 250,
         p95_us: 800,
+        lag_us: (role == "reader" && status == "ONLINE").then_some(4_200),
+        unchecked: String::new(),
     }
 }
 
@@ -60,11 +62,23 @@ fn data(at_ms: u64, times: u64) -> TopData {
         server_connections: 20,
         questions: 1000 * times,
         clusters: vec![
-            Cluster { writer_hostgroup: 100, writers: vec!["10.0.0.1:3306".to_owned()], trouble: None },
+            Cluster {
+                writer_hostgroup: 100,
+                writers: vec!["10.0.0.1:3306".to_owned()],
+                trouble: None,
+                reads: Some(Reads {
+                    at_once: 900 * times,
+                    waited: 20 * times,
+                    on_writer: 4 * times,
+                    timed_out: times / 3,
+                    wait_p50_us: 850,
+                }),
+            },
             Cluster {
                 writer_hostgroup: 200,
                 writers: vec![],
                 trouble: Some("lost 10.0.0.9:3306, statements wait for the next one".to_owned()),
+                reads: None,
             },
         ],
         servers: vec![
