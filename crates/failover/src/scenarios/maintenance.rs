@@ -12,12 +12,11 @@ use weir_lab::record::Recording;
 use weir_lab::report::percentile;
 use weir_lab::{Error, Moment};
 
-use crate::peer::{Told, WeirPeer};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::stage::{Finished, Stage, progress};
 use pair::{Pair, Runs};
-use weir_lab::servers::{Server, Servers};
+use weir_lab::servers::{RunningWeir, Server, Servers, Told};
 
 /// Between two orders.
 const GAP: Duration = Duration::from_millis(500);
@@ -216,7 +215,7 @@ fn carry_out(
     let (weir, address) = (pair.weir(by)?, target.address.to_string());
     match order {
         Order::Switchover => {
-            weir.tell(&["switchover", &WeirPeer::hostgroup(), "--grace-ms", &GRACE_MS.to_string()])
+            weir.tell(&["switchover", &RunningWeir::hostgroup(), "--grace-ms", &GRACE_MS.to_string()])
         }
         Order::DrainWriter | Order::DrainReader => {
             weir.tell(&["drain", &address, "--timeout-s", EMPTY_TIMEOUT_S])
