@@ -290,17 +290,7 @@ impl Connections {
     /// Whether FOUND_ROWS() on this lease is the session's.
     pub(crate) fn has_own_found_rows(&self, session: &Session, key: ConnectionKey) -> bool {
         if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
-            // Unless another connection knows it.
-            let is_elsewhere =
-                session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
-                    |retained_on| {
-                        self[retained_on]
-                            .traces
-                            .retained_for
-                            .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
-                    },
-                );
-            return !is_elsewhere;
+            return !self.is_retained_elsewhere(session, key, Retained::FOUND_ROWS);
         }
         session.diagnostics.found_rows.is_some()
             && session.diagnostics.found_rows == self[key].known.found_rows

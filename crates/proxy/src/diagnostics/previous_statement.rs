@@ -104,16 +104,8 @@ impl Connections {
 
     /// Whether the conditions on this lease are those of the session's last statement.
     pub(crate) fn has_own_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
-        let is_elsewhere =
-            session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
-                |retained_on| {
-                    self[retained_on]
-                        .traces
-                        .retained_for
-                        .is_some_and(|mark| mark.what.contains(Retained::WARNINGS))
-                },
-            );
-        session.diagnostics.retained.contains(Retained::WARNINGS) && !is_elsewhere
+        session.diagnostics.retained.contains(Retained::WARNINGS)
+            && !self.is_retained_elsewhere(session, key, Retained::WARNINGS)
     }
 }
 

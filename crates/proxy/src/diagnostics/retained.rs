@@ -262,6 +262,19 @@ impl Connections {
         session.diagnostics.retained |= what;
     }
 
+    /// Whether not this connection, but another one still knows that of the session's last statements.
+    pub(crate) fn is_retained_elsewhere(
+        &self,
+        session: &Session,
+        key: ConnectionKey,
+        what: Retained,
+    ) -> bool {
+        session.diagnostics.retained_on.is_some_and(|retained_on| {
+            let mark = &self[retained_on].traces.retained_for;
+            retained_on != key && mark.as_ref().is_some_and(|mark| mark.what.contains(what))
+        })
+    }
+
     /// Nothing of the kind is wanted any more.
     pub(crate) fn drop_outdated(&mut self, session: &mut Session, what: Retained) {
         let what = if what.contains(Retained::FOUND_ROWS) { what | Retained::UNASKED } else { what };
