@@ -117,7 +117,7 @@ impl Pools {
         if session.pins.pins().contains(Pins::UNREADABLE_VARIABLE) {
             return None;
         }
-        let opaque_lease = session.lease.filter(|_| session.is_opaque());
+        let opaque_lease = session.lease().filter(|_| session.is_opaque());
         Some(match opaque_lease {
             Some(lease) => literals::thread_id(session.id, self.connections[lease].access.greeted.thread_id),
             None => literals::variable(session.id),

@@ -131,7 +131,7 @@ impl Pools {
         let Some(retained_on) = session
             .diagnostics
             .retained_on
-            .filter(|retained_on| session.lease.is_some_and(|lease| lease != *retained_on))
+            .filter(|retained_on| session.lease().is_some_and(|lease| lease != *retained_on))
         else {
             return false;
         };
@@ -245,7 +245,7 @@ impl Connections {
         if !session.diagnostics.is_insert_id_lost {
             self.retain_anew(session, Retained::INSERT_ID);
         }
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             self[lease].known.insert_id = None;
         }
     }

@@ -34,7 +34,7 @@ impl Work<'_> {
         let is_owed =
             connection.replies.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
         let session = &*self.session;
-        let is_on_detour = session.lease != Some(key);
+        let is_on_detour = session.lease() != Some(key);
         if is_owed || is_on_detour || connection.kills_pending > 0 || !matches!(session.phase, Phase::Running)
         {
             return;
@@ -221,7 +221,7 @@ impl Work<'_> {
         session.execution.tries.started_at = self.ctx.now;
         let is_long = session.input.upload.is_some();
         // Whatever ends a transaction may commit it.
-        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
+        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader();
         let in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
         session.execution.may_have_written =
             !is_protected && session.execution.plan.may_write(is_long, in_transaction);

@@ -92,7 +92,6 @@ impl Work<'_> {
         }
         session.pins.remove(Pins::TRANSACTION);
         session.transaction.is_read_only = false;
-        session.is_pinned_to_reader = false;
         self.session.lose_lease();
         self.pools.connections[lease].holder = None;
         self.pools.recycle(self.ctx, lease, Pins::TRANSACTION);
@@ -105,7 +104,6 @@ impl Work<'_> {
     pub(crate) fn left_reader(&mut self, key: ConnectionKey) {
         self.pools.detach(self.ctx, self.session);
         let session = &mut *self.session;
-        session.is_pinned_to_reader = false;
         session.transaction.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::waiting(self.ctx.now);
@@ -225,7 +223,7 @@ impl Session {
             // What was announced is in the statement, or the statement says otherwise.
             self.transaction.is_next_read_only = false;
         }
-        if begins && self.lease.is_none() && !self.has_read_only_on_writer(ctx) {
+        if begins && self.lease().is_none() && !self.has_read_only_on_writer(ctx) {
             self.execution.plan = self.execution.plan.beginning_on_reader();
         }
     }
@@ -262,7 +260,7 @@ impl Pools {
         session: &mut Session,
     ) -> Option<Outcome> {
         if session.execution.plan.statement().kind != Kind::SetTransaction
-            || session.lease.is_some()
+            || session.lease().is_some()
             || session.track.is_some()
             || !has_words(session.command_text(), &["SET", "TRANSACTION", "READ", "ONLY"])
         {
