@@ -19,6 +19,7 @@ use crate::server::errors::REFUSED;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::retained::Retained;
+use crate::session::text;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.
 const ROWS_MAX: u64 = 10_000;
@@ -89,7 +90,7 @@ pub(crate) fn query_of(rows: u64) -> String {
 /// The words of a text, and what of it stands before each.
 fn words(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+    text::words(text)
         .map(move |word| {
             let before = text.get(..at).unwrap_or_default();
             at += word.len() + 1;
@@ -318,8 +319,7 @@ const GIVING_ROWS: [&[u8]; 15] = [
 
 /// Whether a part of a text may set FOUND_ROWS().
 fn may_count_rows(text: &[u8]) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    text::words(text).any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::pool::pools::Pools;
 use crate::server::connection::{Expected, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::text::words;
 use crate::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
@@ -180,8 +181,7 @@ fn has_words(text: &[u8], words: &[&str]) -> bool {
 
 /// Whether a word stands somewhere in a text, perhaps in a comment.
 fn has_word(text: &[u8], word: &str) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    words(text).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 impl Session {
