@@ -13,7 +13,6 @@ use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Expected;
 use crate::server::connections::Connections;
 use crate::server::errors::REFUSED;
 use crate::session::Session;
@@ -237,32 +236,20 @@ impl Pools {
             && self.counts_beside_queries(ctx, session) == Counted::Unsure)
     }
 
-    /// A statement that may leave FOUND_ROWS() as it is, on a connection where it is another session's, gets a query in
-    /// front that sets it. Nothing depends on its success, so it may go in the same write.
-    ///
-    /// True if the statement has to wait for its reply, as in `before_insert_id`.
-    pub(crate) fn before_found_rows(
-        &mut self,
-        ctx: &mut Context,
+    /// FOUND_ROWS() for a statement that may ask for it or leave it as it is, on a connection where it is another session's.
+    pub(crate) fn found_rows_to_set(
+        &self,
+        ctx: &Context,
         session: &Session,
         key: ConnectionKey,
-    ) -> bool {
-        let Some(rows) = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX) else {
-            return false;
-        };
+    ) -> Option<u64> {
+        let rows = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX)?;
         if self.connections.has_own_found_rows(session, key) || !self.needs_found_rows(ctx, session) {
-            return false;
+            return None;
         }
         let knows_warnings = session.diagnostics.retained.contains(Retained::WARNINGS);
-        if knows_warnings && (rows > 1 || !self.connections[key].access.greeted.is_mariadb) {
-            // They would be gone.
-            return false;
-        }
-        let waits = !session.pins.is_empty();
-        self.connections[key].send_query(ctx, query_of(rows).as_bytes());
-        self.connections[key].known.found_rows = Some(rows);
-        self.connections[key].expect(ctx, Expected::FoundRows);
-        waits
+        let ends_warnings = rows > 1 || !self.connections[key].access.greeted.is_mariadb;
+        (!knows_warnings || !ends_warnings).then_some(rows)
     }
 }
 

@@ -164,6 +164,13 @@ impl Session {
             && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
         may_ask || self.depends_on_insert_id()
     }
+
+    /// LAST_INSERT_ID() for a statement that asks for it, itself or by its triggers, or may change it, on a connection where it
+    /// is not this session's.
+    pub(crate) fn insert_id_to_set(&self, ctx: &Context) -> Option<u64> {
+        let is_due = self.needs_insert_id(ctx) && !self.diagnostics.has_own_insert_id;
+        is_due.then_some(self.diagnostics.last_insert_id)
+    }
 }
 
 impl Pools {

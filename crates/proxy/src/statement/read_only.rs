@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::{Expected, ServerConnection};
+use crate::server::connection::Expected;
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::session::text::words;
@@ -234,21 +234,6 @@ impl Session {
         let is_query = matches!(statement.kind, Kind::Select | Kind::With | Kind::Values | Kind::Table);
         let text = self.statement_text();
         is_query && statement.access != Access::Read && (has_word(text, "UPDATE") || has_word(text, "SHARE"))
-    }
-}
-
-impl ServerConnection {
-    /// SET TRANSACTION READ ONLY was answered by Weir and something else than BEGIN follows: now it is sent.
-    pub(crate) fn put_announced(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
-        if !session.transaction.is_next_read_only {
-            return false;
-        }
-        session.transaction.is_next_read_only = false;
-        session.execution.has_announced = !session.pins.pins().contains(Pins::NEXT_TRANSACTION);
-        session.pins.insert(Pins::NEXT_TRANSACTION);
-        self.send_query(ctx, b"SET TRANSACTION READ ONLY");
-        self.expect(ctx, Expected::Sync(None));
-        true
     }
 }
 
