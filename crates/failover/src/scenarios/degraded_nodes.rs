@@ -44,10 +44,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     goals.none("looks at the readers that found none", empty);
     let moves = figures.writers.unwrap_or(0);
     goals.must(

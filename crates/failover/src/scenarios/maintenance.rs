@@ -6,7 +6,6 @@ mod refused;
 
 use std::time::Duration;
 
-use weir_lab::figures::Figures;
 use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::report::percentile;
@@ -156,7 +155,7 @@ impl Ordered {
             (own - failed.len()).to_string(),
             failed.is_empty(),
         );
-        undisturbed(&mut goals, &figures);
+        goals.undisturbed(&figures);
         let notes = self.notes(&finished.recording);
         let failed = failed.into_iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
         let mut seen = Seen::new(finished, figures, goals).variant(&format!("Weir {}", weir + 1));
@@ -184,14 +183,6 @@ impl Ordered {
         ));
         notes
     }
-}
-
-/// No client may have noticed anything but time.
-fn undisturbed(goals: &mut GoalChecks, figures: &Figures) {
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(figures);
 }
 
 fn spread(pauses: &[f64]) -> String {

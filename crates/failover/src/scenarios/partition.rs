@@ -156,10 +156,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
 /// The goals of a Weir whose own view of the servers is as it was.
 fn undisturbed(stage: &Stage<'_>, ended: &Ended) -> GoalChecks {
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", ended.seeing_figures.outside);
-    goals.none("errors in transactions", ended.seeing_figures.inside);
-    goals.none("unknown", ended.seeing_figures.unknown);
-    goals.data(&ended.seeing_figures);
+    goals.undisturbed(&ended.seeing_figures);
     goals
 }
 

@@ -59,10 +59,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     goals.must(
         format!("{LARGE_RESULTS} large results end cleanly"),
         (LARGE_RESULTS - cut.len()).to_string(),

@@ -45,10 +45,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let story = story(&finished.recording, started, longest);
 
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     goals.within("longest write stall", stall_ms, STALL_MS);
     let was_donor = finished.recording.marks.iter().any(|mark| {
         matches!(mark.source, Source::Server(n) if usize::from(n) == writes.index)

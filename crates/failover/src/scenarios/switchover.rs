@@ -65,10 +65,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
         (spans.len() - undone.len()).to_string(),
         undone.is_empty(),
     );
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     let pauses = sorted_pauses(&finished.recording, &spans);
     match stage.servers()? {
         Servers::Galera(_) | Servers::Replication(_) => {

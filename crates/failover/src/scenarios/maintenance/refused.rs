@@ -9,7 +9,7 @@ use weir_lab::{Error, Moment, rows};
 use weir_testkit::Account;
 
 use super::pair::{Pair, Runs};
-use super::{AFTERMATH_MS, GAP, spread, undisturbed};
+use super::{AFTERMATH_MS, GAP, spread};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::stage::Stage;
@@ -187,7 +187,7 @@ impl Refusals<'_> {
             if not_done.is_none() { "yes" } else { "no" },
             not_done.is_none(),
         );
-        undisturbed(&mut goals, &figures);
+        goals.undisturbed(&figures);
         let mut sorted = pauses;
         sorted.sort_by(f64::total_cmp);
         let note = format!(
