@@ -19,7 +19,7 @@ use crate::place::Level;
 use crate::report::Finding;
 use crate::session::{Counters, Shared, make_sql};
 use crate::stage::{SCHEMA, Stage, progress};
-use crate::weirs::{RunningWeir, Variant};
+use crate::weirs::{self, Variant};
 use crate::writers::write;
 
 /// Rows that are updated in turn.
@@ -56,7 +56,7 @@ struct Lags {
 /// Direct, and at each level.
 pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
     stage.servers.repair()?;
-    let weir = RunningWeir::start(stage, Variant::Plain)?;
+    let weir = weirs::start(stage, Variant::Plain)?;
     let writer = weir.writer()?.ok_or_else(|| Error::Impossible("there is no writer".to_owned()))?;
     let reader = weir.readers()?.last().copied();
     let reader = reader.ok_or_else(|| Error::Impossible("there is no reader".to_owned()))?;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 use weir_lab::Error;
-use weir_lab::servers::{Server, Servers};
+use weir_lab::servers::{RunningWeir, Server, Servers};
 
 use crate::place::Place;
 use crate::stage::Stage;
-use crate::weirs::RunningWeir;
+use crate::weirs;
 
 /// How long an applier stands still for flow control, seconds.
 const LOCK_S: f64 = 0.3;
@@ -58,7 +58,7 @@ impl Disturbance {
             Disturbance::Desync => desync(stage, &reader(stage, weir)?)?,
             Disturbance::Donor => donor(stage, &reader(stage, weir)?)?,
             Disturbance::StoppedApplier => stop_applier(stage, &reader(stage, weir)?)?,
-            Disturbance::Switchover => return Ok(weir.switch_over()?.err()),
+            Disturbance::Switchover => return Ok(weirs::switch_over(weir)?.err()),
             Disturbance::Failover => return fail_over(stage, weir),
             Disturbance::None => {}
         }

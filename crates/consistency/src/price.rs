@@ -5,6 +5,7 @@ use serde_json::json;
 use weir_lab::Error;
 use weir_lab::goals::GoalChecks;
 use weir_lab::report::Spread;
+use weir_lab::servers::RunningWeir;
 
 use crate::args::Part;
 use crate::load::LoadSeen;
@@ -12,7 +13,7 @@ use crate::place::{Level, Place, Setting, Way};
 use crate::report::Finding;
 use crate::split::one_load;
 use crate::stage::{Stage, progress};
-use crate::weirs::{RunningWeir, Variant};
+use crate::weirs::{self, Variant};
 
 /// What `session` may cost of all statements, and `global` of reads and of writes.
 const SESSION_MIN: f64 = 0.98;
@@ -48,7 +49,7 @@ pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
     let mut weirs: Vec<(Variant, RunningWeir)> = Vec::new();
     for variant in ways.iter().map(|way| Variant::of(*way)) {
         if weirs.iter().all(|(other, _)| *other != variant) {
-            weirs.push((variant, RunningWeir::start(stage, variant)?));
+            weirs.push((variant, weirs::start(stage, variant)?));
         }
     }
     let mut all: Vec<Visits> = ways.iter().map(|way| Visits { way: *way, rounds: Vec::new() }).collect();

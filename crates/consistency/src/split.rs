@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 use weir_lab::goals::GoalChecks;
+use weir_lab::servers::RunningWeir;
 use weir_lab::{Error, Stop};
 
 use crate::args::Part;
@@ -11,7 +12,7 @@ use crate::place::{Level, Way};
 use crate::report::Finding;
 use crate::session::make_sql;
 use crate::stage::{Stage, progress};
-use crate::weirs::{RunningWeir, Variant};
+use crate::weirs::{self, Variant};
 
 /// What is compared.
 const WAYS: [Way; 4] = [Way::At(Level::Session), Way::Fastest, Way::At(Level::Eventual), Way::WriterOnly];
@@ -30,8 +31,8 @@ struct Visit {
 /// All ways and numbers of sessions.
 pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
     stage.servers.repair()?;
-    let plain = RunningWeir::start(stage, Variant::Plain)?;
-    let fastest = RunningWeir::start(stage, Variant::Fastest)?;
+    let plain = weirs::start(stage, Variant::Plain)?;
+    let fastest = weirs::start(stage, Variant::Fastest)?;
     let mut visits = Vec::new();
     for &sessions in &stage.scale.load_sessions {
         for way in WAYS {

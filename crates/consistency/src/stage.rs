@@ -1,13 +1,13 @@
 //! Starts the servers that the parts share, with accounts and tables.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_lab::report::Machine;
 use weir_lab::rows;
-use weir_lab::servers::{Server, Servers};
+use weir_lab::servers::{Server, Servers, Start};
 use weir_lab::{Error, Stop};
-use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, TestkitError};
+use weir_testkit::{Account, Family};
 
 use crate::args::{Args, Scale};
 use crate::distance::Distance;
@@ -17,18 +17,8 @@ use crate::place::{Level, Place, WRITER_ONLY};
 pub(crate) const SCHEMA: &str = "consistency";
 /// Rows that only make work for the servers.
 pub(crate) const BALLAST_ROWS: u64 = 2000;
-const SERVERS: u8 = 3;
 /// The longest until all servers have the schema.
 const SCHEMA_TIMEOUT_S: u64 = 60;
-/// As for servers with load: with the small log that suits tests InnoDB stops every write now and then.
-const SERVER_SETTINGS: &str =
-    "innodb_buffer_pool_size=256M\ninnodb_log_file_size=256M\ninnodb_io_capacity=1000";
-/// A killed node is given up after 2 s.
-const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
-    evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
-/// A server that comes back is a replica.
-const MARIADB_SETTINGS: &str = "read_only=ON\nslave_parallel_threads=4\nslave_parallel_mode=optimistic";
-const MYSQL_SETTINGS: &str = "read_only=ON\nreplica_parallel_workers=4";
 /// The replica that is late, and by how much.
 const LATE: usize = 3;
 const LATE_S: u32 = 1;
@@ -60,12 +50,7 @@ impl<'a> Stage<'a> {
         });
         let distance = distance.transpose()?;
         let places = distance.as_ref().map(Distance::places).unwrap_or_default();
-        let servers = match place {
-            Place::Galera => Servers::Galera(start_galera(args, &stop, places)?),
-            Place::Group => Servers::Group(start_group(args, &stop)?),
-            Place::MariadbReplication => Servers::Replication(start_replicas(args, &stop, Family::Mariadb)?),
-            Place::MysqlReplication => Servers::Replication(start_replicas(args, &stop, Family::Mysql)?),
-        };
+        let servers = start(args, place, &stop, places)?;
         let (scale, next) = (args.scale(), AtomicU32::new(1));
         let stage = Stage { args, scale, stop, place, servers, _distance: distance, next };
         stage.servers.root_query(1, &accounts_sql())?;
@@ -152,93 +137,25 @@ fn ballast_sql() -> String {
     )
 }
 
-fn start_galera(args: &Args, stop: &Stop, places: Vec<weir_testkit::Place>) -> Result<Galera, Error> {
-    let cluster = Galera::start(GaleraOptions {
+fn start(args: &Args, place: Place, stop: &Stop, places: Vec<weir_testkit::Place>) -> Result<Servers, Error> {
+    let starter = Start {
+        purpose: "consistency",
+        address: args.address,
+        data_dir: &args.data_dir,
         keep: args.servers.keep,
         progress,
-        cancel: stop.flag(),
-        extra_cnf: SERVER_SETTINGS.to_owned(),
-        provider_options: PROVIDER_OPTIONS.to_owned(),
-        root: args.data_dir.clone(),
-        group_priority: true,
-        places,
-        ..GaleraOptions::new("consistency", args.address)
-    })?;
-    let Account { user, .. } = Account::MONITOR;
-    // For the table by which several Weirs agree.
-    let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*";
-    cluster.node(1).root_query(&format!("GRANT {privileges} TO {user}@'%'"))?;
-    Ok(cluster)
-}
-
-fn start_group(args: &Args, stop: &Stop) -> Result<Mysql, Error> {
-    progress("starting a group of three MySQL servers");
-    let group = start_mysql(&MysqlOptions {
-        purpose: "consistencygr".to_owned(),
-        servers: SERVERS,
-        first_address: Ipv4Addr::from_bits(args.address.to_bits() | 1 << 16),
-        group: true,
-        root: args.data_dir.clone(),
-        keep: args.servers.keep,
-        progress,
-        cancel: stop.flag(),
-        ..MysqlOptions::tests()
-    })?;
-    let Account { user, .. } = Account::MONITOR;
-    // For `weir switchover`: the monitor's account asks the group for another primary.
-    group.source().root_query(&format!(
-        "GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO {user}@'%'; \
-         GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* TO {user}@'%'"
-    ))?;
-    Ok(group)
-}
-
-fn start_replicas(args: &Args, stop: &Stop, family: Family) -> Result<Mysql, Error> {
-    progress("starting a source and two replicas, one of them late");
-    let (offset, settings, privileges) = match family {
-        Family::Mariadb => (
-            2,
-            format!("{SERVER_SETTINGS}\n{MARIADB_SETTINGS}"),
-            "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
-        ),
-        Family::Mysql => (
-            3,
-            MYSQL_SETTINGS.to_owned(),
-            "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
-        ),
+        stop,
     };
-    let mysql = start_mysql(&MysqlOptions {
-        purpose: "consistencyar".to_owned(),
-        family,
-        servers: SERVERS,
-        first_address: Ipv4Addr::from_bits(args.address.to_bits() | offset << 16),
-        extra_cnf: settings,
-        root: args.data_dir.clone(),
-        keep: args.servers.keep,
-        progress,
-        cancel: stop.flag(),
-        ..MysqlOptions::tests()
-    })?;
-    let Account { user, .. } = Account::MONITOR;
-    let writable = match family {
-        Family::Mariadb => "SET GLOBAL read_only = OFF",
-        Family::Mysql => "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF",
+    let family = match place {
+        Place::Galera => return Ok(Servers::Galera(starter.galera(|options| options.places = places)?)),
+        Place::Group => return Ok(Servers::Group(starter.group()?)),
+        Place::MariadbReplication => Family::Mariadb,
+        Place::MysqlReplication => Family::Mysql,
     };
-    // For `weir switchover`, and for the tables by which several Weirs tell each other what they do.
-    mysql.source().root_query(&format!(
-        "{writable}; GRANT {privileges} ON *.* TO {user}@'%'; \
-         GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* TO {user}@'%'"
-    ))?;
+    let mysql = starter.replication(family)?;
+    progress(&format!("replica {LATE} is late from now on"));
     mysql.delay_replica(LATE, LATE_S)?;
-    Ok(mysql)
-}
-
-/// Without MySQL's programs it can't be done here.
-fn start_mysql(options: &MysqlOptions) -> Result<Mysql, Error> {
-    Mysql::start(options).map_err(|error| match error {
-        error @ TestkitError::NoMysql { .. } => Error::Impossible(error.to_string()),
-        error => error.into(),
-    })
+    Ok(Servers::Replication(mysql))
 }
 
 /// A line for whoever waits.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 use weir_lab::goals::GoalChecks;
+use weir_lab::servers::RunningWeir;
 use weir_lab::{Error, Moment};
 
 use crate::args::Part;
@@ -16,7 +17,7 @@ use crate::place::{Level, Place};
 use crate::report::Finding;
 use crate::session::{Counters, Kind, Seen, Session, Shared, make_sql};
 use crate::stage::{Stage, progress};
-use crate::weirs::{RunningWeir, Variant};
+use crate::weirs::{self, Variant};
 use crate::writers::{Written, write};
 
 /// Writers beside the sessions.
@@ -41,9 +42,8 @@ struct Run {
 
 /// All levels and numbers of sessions.
 pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
-    let weirs: Vec<RunningWeir> = (0..stage.args.weirs)
-        .map(|_| RunningWeir::start(stage, Variant::Plain))
-        .collect::<Result<_, Error>>()?;
+    let weirs: Vec<RunningWeir> =
+        (0..stage.args.weirs).map(|_| weirs::start(stage, Variant::Plain)).collect::<Result<_, Error>>()?;
     let mut runs = Vec::new();
     for &sessions in &stage.scale.sessions {
         for &level in &stage.scale.levels {
@@ -63,7 +63,7 @@ pub(crate) fn measure(stage: &Stage<'_>) -> Result<Finding, Error> {
 
 fn run(stage: &Stage<'_>, weirs: &[RunningWeir], level: Level, sessions: u32) -> Result<Run, Error> {
     stage.servers.repair()?;
-    weirs.iter().try_for_each(|weir| weir.wait_ready(stage))?;
+    weirs.iter().try_for_each(|weir| weirs::wait_ready(weir, stage))?;
     let first = weirs.first().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
     let writer = first.writer()?.ok_or_else(|| Error::Impossible("there is no writer".to_owned()))?;
     let has_beside = level == Level::Strict;

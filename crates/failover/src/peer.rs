@@ -3,20 +3,19 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
-use std::process::Command;
 
 use clap::ValueEnum;
 use serde::Serialize;
 use weir_lab::Error;
 use weir_lab::probe::Target;
+use weir_lab::servers::network::{Member, client_address};
+use weir_lab::servers::{RunningWeir, Servers};
 use weir_testkit::{
-    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, Process, TestkitError, Weir,
-    WeirConfig, hostgroup, preflight,
+    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, TestkitError, WeirConfig,
+    preflight,
 };
 
 use crate::stage::{CHECK_USER, Stage};
-use weir_lab::servers::Servers;
-use weir_lab::servers::network::{Member, client_address};
 
 /// Where a proxy in a namespace listens.
 const PORT: u16 = 6033;
@@ -51,7 +50,7 @@ impl fmt::Display for PeerKind {
 #[derive(Debug)]
 pub(crate) enum Peer {
     /// Weir.
-    Weir(Box<WeirPeer>),
+    Weir(Box<RunningWeir>),
     /// HAProxy for writes and for reads.
     HaProxy {
         /// Its port for writes.
@@ -67,7 +66,7 @@ impl Peer {
     /// Starts one in front of the stage's cluster.
     pub(crate) fn start(kind: PeerKind, stage: &Stage<'_>) -> Result<Peer, Error> {
         match kind {
-            PeerKind::Weir => Ok(Peer::Weir(Box::new(WeirPeer::start(stage, |_| {})?))),
+            PeerKind::Weir => Ok(Peer::Weir(Box::new(start_weir(stage, |_| {})?))),
             PeerKind::HaProxy => haproxy(stage),
             PeerKind::MysqlRouter => mysql_router(stage),
         }
@@ -85,13 +84,13 @@ impl Peer {
     /// A log whose lines are worth reading.
     pub(crate) fn log_path(&self) -> Option<PathBuf> {
         match self {
-            Peer::Weir(weir) => Some(weir.log_path.clone()),
+            Peer::Weir(weir) => Some(weir.log_path().to_owned()),
             Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
         }
     }
 
     /// The Weir, if it is one.
-    pub(crate) fn weir(&self) -> Option<&WeirPeer> {
+    pub(crate) fn weir(&self) -> Option<&RunningWeir> {
         match self {
             Peer::Weir(weir) => Some(weir.as_ref()),
             Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
@@ -99,133 +98,33 @@ impl Peer {
     }
 }
 
-/// A running Weir and the binary that gives it orders.
-#[derive(Debug)]
-pub(crate) struct WeirPeer {
-    weir: Weir,
-    binary: PathBuf,
-    log_path: PathBuf,
+/// Starts a Weir in front of the stage's servers; `change` may change its configuration.
+pub(crate) fn start_weir(
+    stage: &Stage<'_>,
+    change: impl FnOnce(&mut WeirConfig),
+) -> Result<RunningWeir, Error> {
+    let mut config = stage.servers()?.weir_config(preflight::free_address(Ipv4Addr::LOCALHOST)?);
+    change(&mut config);
+    let (binary, name) = (stage.args.servers.weir_binary()?, format!("weir-{}", stage.number()));
+    ready(RunningWeir::start(binary, &config, stage.dir()?, &name)?, stage)
 }
 
-/// What an order of Weir's command line has come to.
-#[derive(Debug)]
-pub(crate) struct Told {
-    /// Whether it exited with 0.
-    pub(crate) succeeded: bool,
-    /// What it printed, errors last.
-    pub(crate) text: String,
+/// Starts a Weir as proxy `k` of the stage's network.
+pub(crate) fn start_weir_in_network(stage: &Stage<'_>, k: u8) -> Result<RunningWeir, Error> {
+    let config = stage.servers()?.weir_config(SocketAddrV4::new(client_address(k), PORT));
+    let namespace = stage.network()?.namespace(Member::Proxy(k));
+    let (binary, name) = (stage.args.servers.weir_binary()?, format!("weir-{}", stage.number()));
+    ready(RunningWeir::start_in(&namespace, binary, &config, stage.dir()?, &name)?, stage)
 }
 
-impl WeirPeer {
-    /// Starts one in front of the stage's servers; `change` may change its configuration.
-    pub(crate) fn start(stage: &Stage<'_>, change: impl FnOnce(&mut WeirConfig)) -> Result<WeirPeer, Error> {
-        let listen = preflight::free_address(Ipv4Addr::LOCALHOST)?;
-        let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
-        let mut config = match stage.servers()? {
-            Servers::Galera(_) => WeirConfig::for_servers(&servers, listen),
-            Servers::Group(_) => WeirConfig::for_group(&servers, listen),
-            Servers::Replication(_) => WeirConfig::for_replication(&servers, listen),
-        };
-        change(&mut config);
-        let name = format!("weir-{}", stage.number());
-        let binary = stage.args.servers.weir_binary()?;
-        let weir = Weir::start(&binary, &config, stage.dir()?, &name)?;
-        WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
-    }
+/// Kills a Weir and starts it again with the same configuration, at once.
+pub(crate) fn restart_weir(weir: RunningWeir, stage: &Stage<'_>) -> Result<RunningWeir, Error> {
+    ready(weir.restart()?, stage)
+}
 
-    /// Starts proxy `k` of the stage's network.
-    pub(crate) fn start_in_network(stage: &Stage<'_>, k: u8) -> Result<WeirPeer, Error> {
-        let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
-        let config = WeirConfig::for_servers(&servers, SocketAddrV4::new(client_address(k), PORT));
-        let namespace = stage.network()?.namespace(Member::Proxy(k));
-        let name = format!("weir-{}", stage.number());
-        let binary = stage.args.servers.weir_binary()?;
-        let weir = Weir::start_in(&namespace, &binary, &config, stage.dir()?, &name)?;
-        WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
-    }
-
-    fn ready(self, stage: &Stage<'_>) -> Result<WeirPeer, Error> {
-        stage.stop.wait("a writer in Weir's roles", READY_TIMEOUT_S, || Ok(self.writer()?.is_some()))?;
-        Ok(self)
-    }
-
-    /// Kills it and starts it again with the same configuration, at once.
-    pub(crate) fn restart(self, stage: &Stage<'_>) -> Result<WeirPeer, Error> {
-        let WeirPeer { weir, binary, log_path } = self;
-        WeirPeer { weir: weir.restart(&binary)?, binary, log_path }.ready(stage)
-    }
-
-    /// Whether its log has this text.
-    pub(crate) fn has_logged(&self, text: &str) -> bool {
-        self.weir.log().contains(text)
-    }
-
-    /// How often its log has this text.
-    pub(crate) fn times_logged(&self, text: &str) -> usize {
-        self.weir.log().matches(text).count()
-    }
-
-    /// Its process.
-    pub(crate) fn process(&self) -> &Process {
-        self.weir.process()
-    }
-
-    /// Where clients connect.
-    pub(crate) fn target(&self) -> Target {
-        Target { writes: self.weir.addr(), reads: self.weir.addr() }
-    }
-
-    /// Runs `weir ARGUMENTS` with its configuration.
-    pub(crate) fn tell(&self, arguments: &[&str]) -> Result<Told, Error> {
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).arg("-c").arg(self.weir.config_path());
-        let output = command.output().map_err(Error::io("run weir"))?;
-        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
-            text.push_str(&String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(Told { succeeded: output.status.success(), text: text.trim().to_owned() })
-    }
-
-    /// `weir status --json`.
-    pub(crate) fn status(&self) -> Result<serde_json::Value, Error> {
-        let told = self.tell(&["status", "--json"])?;
-        serde_json::from_str(&told.text)
-            .map_err(|_| Error::Answer { what: "weir status --json".to_owned(), answer: told.text })
-    }
-
-    /// The writer of the first cluster, if there is one now.
-    pub(crate) fn writer(&self) -> Result<Option<SocketAddrV4>, Error> {
-        let status = self.status()?;
-        let writer = status["clusters"][0]["writers"][0].as_str();
-        Ok(writer.and_then(|text| text.parse().ok()))
-    }
-
-    /// `weir donor`: what a node that joins has as its `wsrep_sst_donor`.
-    pub(crate) fn donors(&self) -> Result<String, Error> {
-        let told = self.tell(&["donor", &WeirPeer::hostgroup()])?;
-        match told.succeeded {
-            true => Ok(told.text),
-            false => Err(Error::Answer { what: "weir donor".to_owned(), answer: told.text }),
-        }
-    }
-
-    /// Servers that read now.
-    pub(crate) fn readers(&self) -> Result<Vec<SocketAddrV4>, Error> {
-        let status = self.status()?;
-        let servers = status["servers"].as_array().cloned().unwrap_or_default();
-        let reads = |server: &&serde_json::Value| {
-            server["hostgroup"].as_i64() == Some(hostgroup::READER)
-                && server["status"].as_str().is_some_and(|status| status.eq_ignore_ascii_case("online"))
-        };
-        let address = |server: &serde_json::Value| server["server"].as_str()?.parse().ok();
-        Ok(servers.iter().filter(reads).filter_map(address).collect())
-    }
-
-    /// The hostgroup that orders name.
-    pub(crate) fn hostgroup() -> String {
-        hostgroup::WRITER.to_string()
-    }
+fn ready(weir: RunningWeir, stage: &Stage<'_>) -> Result<RunningWeir, Error> {
+    stage.stop.wait("a writer in Weir's roles", READY_TIMEOUT_S, || Ok(weir.writer()?.is_some()))?;
+    Ok(weir)
 }
 
 /// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.

@@ -1,7 +1,7 @@
 //! Sets the stage that scenarios share: the servers, and how a run through proxies is recorded and checked.
 
 use std::cell::{Cell, OnceCell};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::path::Path;
 
 use weir_lab::figures::Figures;
@@ -10,32 +10,22 @@ use weir_lab::probe::Target;
 use weir_lab::record::{Recording, Source};
 use weir_lab::report::Machine;
 use weir_lab::rows::{self, Audit, Rows};
-use weir_lab::servers::{Server, Servers, machine};
+use weir_lab::servers::network::Network;
+use weir_lab::servers::{Server, Servers, Start, machine};
 use weir_lab::{Error, Stop};
-use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench};
+use weir_testkit::{Account, Family, Galera, Sysbench};
 
 use crate::args::{Args, Scale};
 use crate::peer::{Peer, PeerKind};
 use crate::run::Run;
 use crate::scenario::Place;
-use weir_lab::servers::network::Network;
 
 /// The longest that a proxy may take to serve writes and reads.
 const READY_TIMEOUT_S: u64 = 60;
 /// The longest until a server tells which rows it has.
 const ROWS_TIMEOUT_S: u64 = 30;
-/// As for servers with load: with the small log that suits tests InnoDB stops every write now and then, for a second and
-/// more, until it has written enough of its pages.
-const SERVER_SETTINGS: &str =
-    "innodb_buffer_pool_size=256M\ninnodb_log_file_size=256M\ninnodb_io_capacity=1000";
-/// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster by itself.
-const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
-    evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
-/// Of servers with asynchronous replication: one that comes back is a replica, and replicas apply as fast as the source writes.
-const REPLICATION_SETTINGS: &str = "read_only=ON\nslave_parallel_threads=4\nslave_parallel_mode=optimistic";
 /// HAProxy's check logs in with it.
 pub(crate) const CHECK_USER: &str = "haproxy_check";
-const SERVERS: u8 = 3;
 
 /// What is asked for, and the servers once a scenario needs them.
 #[derive(Debug)]
@@ -102,8 +92,16 @@ impl<'a> Stage<'a> {
     }
 
     fn start(&self) -> Result<Servers, Error> {
+        let starter = Start {
+            purpose: "failover",
+            address: self.args.address,
+            data_dir: &self.args.data_dir,
+            keep: self.args.servers.keep,
+            progress,
+            stop: &self.stop,
+        };
         let servers = match self.place {
-            Place::Galera => Servers::Galera(self.start_galera(Vec::new())?),
+            Place::Galera => Servers::Galera(self.start_galera(&starter, Vec::new())?),
             Place::Namespaces => {
                 // It stays, should the servers' start fail: the next scenario tries again.
                 if self.network.get().is_none() {
@@ -111,10 +109,10 @@ impl<'a> Stage<'a> {
                     network.enter()?;
                     let _ = self.network.set(network);
                 }
-                Servers::Galera(self.start_galera(self.network()?.places())?)
+                Servers::Galera(self.start_galera(&starter, self.network()?.places())?)
             }
-            Place::Group => Servers::Group(self.start_group()?),
-            Place::Replication => Servers::Replication(self.start_replication()?),
+            Place::Group => Servers::Group(starter.group()?),
+            Place::Replication => Servers::Replication(starter.replication(Family::Mariadb)?),
         };
         progress("filling sysbench's tables");
         let first = servers.all().first().map(|server| server.address);
@@ -127,73 +125,16 @@ impl<'a> Stage<'a> {
         Ok(servers)
     }
 
-    fn start_galera(&self, places: Vec<weir_testkit::Place>) -> Result<Galera, Error> {
-        let cluster = Galera::start(GaleraOptions {
-            keep: self.args.servers.keep,
-            progress,
-            cancel: self.stop.flag(),
-            extra_cnf: SERVER_SETTINGS.to_owned(),
-            provider_options: format!("{PROVIDER_OPTIONS};{}", self.args.provider_options),
-            places,
-            root: self.args.data_dir.clone(),
-            group_priority: !self.args.no_group_priority,
-            ..GaleraOptions::new("failover", self.args.address)
+    fn start_galera(&self, starter: &Start<'_>, places: Vec<weir_testkit::Place>) -> Result<Galera, Error> {
+        let cluster = starter.galera(|options| {
+            options.provider_options.push(';');
+            options.provider_options.push_str(&self.args.provider_options);
+            options.group_priority = !self.args.no_group_priority;
+            options.places = places;
         })?;
         let _ = self.machine.set(machine(&cluster)?);
         let _ = self.group_priority.set(cluster.has_group_priority());
-        let Account { user, .. } = Account::MONITOR;
-        // For the table by which several Weirs agree.
-        let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*";
-        cluster.node(1).root_query(&format!("GRANT {privileges} TO {user}@'%'"))?;
         Ok(cluster)
-    }
-
-    fn start_group(&self) -> Result<Mysql, Error> {
-        progress("starting a group of three MySQL servers");
-        let first = Ipv4Addr::from_bits(self.args.address.to_bits() | 1 << 16);
-        let group = Mysql::start(&MysqlOptions {
-            purpose: "failovergr".to_owned(),
-            servers: SERVERS,
-            first_address: first,
-            group: true,
-            root: self.args.data_dir.clone(),
-            keep: self.args.servers.keep,
-            progress,
-            cancel: self.stop.flag(),
-            ..MysqlOptions::tests()
-        });
-        let group = group.map_err(|error| match error {
-            error @ weir_testkit::TestkitError::NoMysql { .. } => Error::Impossible(error.to_string()),
-            error => error.into(),
-        })?;
-        let Account { user, .. } = Account::MONITOR;
-        // For `weir switchover`: the monitor's account asks the group for another primary.
-        group.source().root_query(&format!("GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO {user}@'%'"))?;
-        Ok(group)
-    }
-
-    fn start_replication(&self) -> Result<Mysql, Error> {
-        progress("starting three MariaDB servers with asynchronous replication");
-        let mysql = Mysql::start(&MysqlOptions {
-            purpose: "failoverar".to_owned(),
-            family: Family::Mariadb,
-            servers: SERVERS,
-            first_address: Ipv4Addr::from_bits(self.args.address.to_bits() | 2 << 16),
-            extra_cnf: format!("{SERVER_SETTINGS}\n{REPLICATION_SETTINGS}"),
-            root: self.args.data_dir.clone(),
-            keep: self.args.servers.keep,
-            progress,
-            cancel: self.stop.flag(),
-            ..MysqlOptions::tests()
-        })?;
-        let Account { user, .. } = Account::MONITOR;
-        // For `weir switchover`, and for the tables by which several Weirs tell each other what they do.
-        mysql.source().root_query(&format!(
-            "SET GLOBAL read_only = OFF; \
-             GRANT READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD ON *.* TO {user}@'%'; \
-             GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* TO {user}@'%'"
-        ))?;
-        Ok(mysql)
     }
 
     /// All servers up and well.

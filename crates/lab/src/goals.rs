@@ -74,6 +74,14 @@ impl GoalChecks {
         }
     }
 
+    /// No client may have noticed anything but time.
+    pub fn undisturbed(&mut self, figures: &Figures) {
+        self.none("errors outside transactions", figures.outside);
+        self.none("errors in transactions", figures.inside);
+        self.none("unknown", figures.unknown);
+        self.data(figures);
+    }
+
     /// No row may be lost, twice, or there against an error's word; nothing stale; unknown ones at most one per client.
     pub fn data(&mut self, figures: &Figures) {
         self.none("acknowledged rows lost", figures.lost);

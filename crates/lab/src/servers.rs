@@ -1,11 +1,15 @@
 //! Helps programs that start servers of their own.
 
 pub mod network;
+mod start;
 mod united;
+mod weir;
 
 use std::path::PathBuf;
 
+pub use start::Start;
 pub use united::{Server, Servers};
+pub use weir::{RunningWeir, Told};
 use weir_testkit::{Galera, Process, TestkitError, preflight, weir_binary};
 
 use crate::report::Machine;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use weir_client::{Connection, Error, QueryResult};
 use weir_sql::literal;
 use weir_topology::{
-    Announcement, DrainRow, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching,
+    Announcement, DrainRow, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, NoEndpoint, Proposal,
+    Switching,
 };
 
 /// Rows about servers that leave beyond these are passed over.
@@ -88,11 +89,39 @@ pub(crate) enum Fault {
     #[error("{0} has no effect")]
     Unfit(&'static str),
     /// They hold what no Weir has written.
-    #[error("{0}")]
-    Nonsense(String),
+    #[error(transparent)]
+    Malformed(#[from] RowFault),
+    /// There is nobody to ask.
+    #[error("no server works")]
+    NoServer,
+    /// It would keep to itself what is written there.
+    #[error("the server is read_only")]
+    ReadOnly,
     /// The server, the way to it, or another Weir was in the way.
     #[error("{0}")]
     Other(Error),
+}
+
+/// Why a row can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RowFault {
+    /// A column is NULL, or missing.
+    #[error("weir.topology: no text in column {0}")]
+    NoText(usize),
+    /// A column is no number.
+    #[error("weir.topology: '{0}' is no number")]
+    NoNumber(String),
+    /// A column names no server.
+    #[error("weir.topology: {0}")]
+    NoEndpoint(#[from] NoEndpoint),
+    /// In the row of a Weir.
+    #[error("{fault} (instance '{instance}')")]
+    OfInstance {
+        /// What is wrong.
+        fault: Box<RowFault>,
+        /// The name in the row.
+        instance: String,
+    },
 }
 
 impl From<Error> for Fault {
@@ -108,7 +137,7 @@ impl From<Error> for Fault {
 /// Makes what is missing of the tables. To be left alone where they are: it holds up the whole cluster for a moment.
 pub(crate) fn make(connection: &mut Connection, guard: Guard) -> Result<(), Fault> {
     if guard == Guard::Writable && connection.query("SELECT @@GLOBAL.read_only")?.first() != Some("0") {
-        return Err(Fault::Nonsense("the server is read_only".to_owned()));
+        return Err(Fault::ReadOnly);
     }
     for sql in MAKE {
         connection.query(sql)?;
@@ -233,14 +262,14 @@ pub(crate) fn understand(
     with_drains: bool,
     asked_at: Millis,
 ) -> Result<EpochRead, Fault> {
-    let mut read = parse(result, asked_at).map_err(Fault::Nonsense)?;
+    let mut read = parse(result, asked_at)?;
     if with_drains {
         read.drains.get_or_insert_default();
     }
     Ok(read)
 }
 
-fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
+fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, RowFault> {
     let mut read = EpochRead { asked_at, row: None, instances: Vec::new(), drains: None, malformed: None };
     for row in 0..result.rows.len() {
         let row = Row { result, row };
@@ -254,7 +283,7 @@ fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
                 match row.drain() {
                     Ok(drain) if drains.len() < DRAINS_MAX => drains.push(drain),
                     Ok(_) => read.malformed = Some(format!("weir.drains has more than {DRAINS_MAX} rows")),
-                    Err(fault) => read.malformed = Some(fault),
+                    Err(fault) => read.malformed = Some(fault.to_string()),
                 }
                 continue;
             }
@@ -266,7 +295,7 @@ fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
             Ok(_) => {
                 read.malformed = Some(format!("there are more than {INSTANCES_MAX} rows of one cluster"))
             }
-            Err(fault) => read.malformed = Some(fault),
+            Err(fault) => read.malformed = Some(fault.to_string()),
         }
     }
     Ok(read)
@@ -279,21 +308,21 @@ struct Row<'r> {
 }
 
 impl Row<'_> {
-    fn text(&self, column: usize) -> Result<&str, String> {
+    fn text(&self, column: usize) -> Result<&str, RowFault> {
         let text = self.result.text(self.row, column);
-        text.ok_or_else(|| format!("weir.topology: no text in column {column}"))
+        text.ok_or(RowFault::NoText(column))
     }
 
-    fn number(&self, column: usize) -> Result<u64, String> {
+    fn number(&self, column: usize) -> Result<u64, RowFault> {
         let text = self.text(column)?;
-        text.parse().map_err(|_| format!("weir.topology: '{text}' is no number"))
+        text.parse().map_err(|_| RowFault::NoNumber(text.to_owned()))
     }
 
-    fn endpoint(&self, column: usize) -> Result<Endpoint, String> {
-        self.text(column)?.parse().map_err(|error| format!("weir.topology: {error}"))
+    fn endpoint(&self, column: usize) -> Result<Endpoint, RowFault> {
+        Ok(self.text(column)?.parse::<Endpoint>()?)
     }
 
-    fn epoch(&self) -> Result<EpochRow, String> {
+    fn epoch(&self) -> Result<EpochRow, RowFault> {
         let address = self.text(4)?;
         let is_switching = !self.text(7)?.is_empty();
         Ok(EpochRow {
@@ -310,7 +339,7 @@ impl Row<'_> {
         })
     }
 
-    fn drain(&self) -> Result<DrainRow, String> {
+    fn drain(&self) -> Result<DrainRow, RowFault> {
         Ok(DrainRow {
             server: self.endpoint(3)?,
             instance: self.text(4)?.into(),
@@ -319,8 +348,11 @@ impl Row<'_> {
         })
     }
 
-    fn instance(&self) -> Result<InstanceRow, String> {
-        let fault = |fault: String| format!("{fault} (instance '{}')", self.text(3).unwrap_or_default());
+    fn instance(&self) -> Result<InstanceRow, RowFault> {
+        let fault = |fault| RowFault::OfInstance {
+            fault: Box::new(fault),
+            instance: self.text(3).unwrap_or_default().to_owned(),
+        };
         let number = |column| self.number(column).map_err(fault);
         let says = Announcement {
             epoch: number(1)?,

@@ -146,7 +146,7 @@ fn carry_out(
     request: &WriteRequest,
     session: &mut Option<(Endpoint, Session)>,
 ) -> Result<(Endpoint, EpochRead), Fault> {
-    let mut fault = Fault::Nonsense("no server works".to_owned());
+    let mut fault = Fault::NoServer;
     for (endpoint, options) in request.servers.iter().take(TRIES_MAX) {
         let known =
             session.take().filter(|(known, session)| known == endpoint && !session.connection.is_broken());

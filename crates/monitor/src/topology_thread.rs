@@ -1,6 +1,7 @@
 //! Runs the one thread that decides roles.
 
 mod epoch;
+mod event;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,20 +13,19 @@ use tracing::{error, info, warn};
 use weir_client::Address;
 use weir_eviction::Evictor;
 use weir_topology::{
-    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, InstanceId, Millis, Observation, Place,
-    ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
+    Change, Cleared, Endpoint, EpochPolicy, Group, Hold, InstanceId, Millis, Observation, Place, ProbeError,
+    Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
 use crate::causal_probe::{Source, Writer};
 use crate::clock::monotonic_ms;
 use crate::epoch_client::EpochClient;
-use crate::epoch_tables::Fault;
-use crate::epoch_writer::{Released, Written};
 use crate::probe::ProbeResult;
 use crate::probe_log::ProbeLog;
 use crate::probe_thread::{Order, ProbeHandle};
 use crate::server_check::SeveralWriters;
 use crate::settings::{Kind, Settings};
+pub(crate) use event::Event;
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
@@ -42,91 +42,6 @@ const HURRY_MS: u64 = 60_000;
 const END_WAIT: Duration = Duration::from_millis(300);
 /// How long it waits until this Weir's rows are removed, for which others would wait longer.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
-
-/// An event of the topology thread.
-pub(crate) enum Event {
-    /// A probe ended.
-    Observed {
-        /// The server.
-        endpoint: Endpoint,
-        /// Which of the server's probes, since reloads replace them.
-        generation: u64,
-        /// What it saw.
-        look: Box<ProbeResult>,
-        /// The version in the server's greeting, if there was one.
-        version: Option<String>,
-    },
-    /// A causal read of the epoch's tables ended.
-    Epoch {
-        /// The server.
-        endpoint: Endpoint,
-        /// Which of the server's probes.
-        generation: u64,
-        /// What it showed.
-        result: Result<EpochRead, Fault>,
-    },
-    /// This Weir's own row was written, or not.
-    Beat {
-        /// Names the cluster.
-        hostgroup: u32,
-        /// What has come of it.
-        written: Written,
-    },
-    /// A proposal was made, or not.
-    Claim {
-        /// Names the cluster.
-        hostgroup: u32,
-        /// What has come of it.
-        written: Written,
-    },
-    /// None of this Weir's sessions may write to a cluster's writer any more.
-    Cleared(Cleared),
-    /// So many sessions have a connection to these servers, which are to leave.
-    Used(Vec<(Endpoint, u64)>),
-    /// The sessions on a deposed writer have been closed.
-    Cut {
-        /// Names the cluster.
-        hostgroup: u32,
-        /// By which epoch it was deposed.
-        epoch: u64,
-    },
-    /// The data path lost a connection to the server.
-    Suspect(Endpoint),
-    /// The data path could not connect to the server, for this reason.
-    ConnectFailed(Endpoint, Box<str>),
-    /// Another configuration.
-    Configure {
-        /// What follows from it for the monitor.
-        settings: Box<Settings>,
-        /// Dropped when the roles that follow from it have been published.
-        published: SyncSender<()>,
-    },
-    /// A planned change of a writer, for the next decision.
-    Switch {
-        /// From whom to whom.
-        switch: Switch,
-        /// Dropped when the roles that follow from it have been published.
-        published: SyncSender<()>,
-    },
-    /// A planned change is given up, or was made.
-    SwitchEnds {
-        /// Names the cluster.
-        writer_hostgroup: u32,
-    },
-    /// This Weir is there for others to see.
-    Serve,
-    /// Another process has taken over and speaks for this Weir's user.
-    Followed,
-    /// Rows of `weir.drains` by Weirs that are no more are to go.
-    Release {
-        /// Names the cluster.
-        hostgroup: u32,
-        /// The servers, and who wants them out.
-        rows: Vec<Released>,
-    },
-    /// The end.
-    Stop,
-}
 
 /// The settings of the agreement with other Weirs.
 pub(crate) struct Epochs {
@@ -202,13 +117,6 @@ pub(crate) fn run(
     // Probes that wait to be heard must not wait for ever.
     drop(inbox);
     topology.end();
-}
-
-impl Event {
-    /// It tells what was seen of a server, as hundreds of others do in a second.
-    fn is_seen(&self) -> bool {
-        matches!(self, Self::Observed { .. } | Self::ConnectFailed(..) | Self::Suspect(_))
-    }
 }
 
 struct TopologyThread {

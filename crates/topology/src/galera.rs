@@ -207,9 +207,8 @@ impl<'a> Cluster<'a> {
         known >= view.cluster_size as usize || (left > 0 && left >= lost)
     }
 
-    /// Whom the facts choose, and all who could have been chosen, the best first.
-    fn choose_writers(&self) -> (Group, Vec<Candidate<'a>>) {
-        let before = self.before.last_writers();
+    /// Who could be a writer now, and is there to be one: in doubt nobody.
+    fn present_candidates(&self, before: &[Endpoint]) -> Vec<(&Member<'a>, &'a GaleraState)> {
         let mut candidates = self.candidates(|obstacle| obstacle.is_none());
         if candidates.is_empty() {
             candidates = self
@@ -230,6 +229,13 @@ impl<'a> Cluster<'a> {
         if self.awaits_first_look() {
             candidates.clear();
         }
+        candidates
+    }
+
+    /// Whom the facts choose, and all who could have been chosen, the best first.
+    fn choose_writers(&self) -> (Group, Vec<Candidate<'a>>) {
+        let before = self.before.last_writers();
+        let mut candidates = self.present_candidates(before);
         // With an epoch the role moves by the row.
         let takes_back: Vec<&Endpoint> = if self.leadership.is_some() {
             Vec::new()

@@ -7,10 +7,11 @@ use weir_lab::goals::GoalChecks;
 use weir_lab::log_watch::{LOST_QUORUM, VIEW};
 use weir_lab::record::{Pause, Source};
 use weir_lab::report::{Spread, percentile};
+use weir_lab::servers::RunningWeir;
 use weir_lab::{Error, Moment};
 use weir_testkit::{Account, hostgroup};
 
-use crate::peer::{Peer, WeirPeer};
+use crate::peer::{Peer, start_weir};
 use crate::scenarios::rejoin::STALL_MS;
 use crate::scenarios::writer_lost::writer;
 use crate::scenarios::{Seen, story};
@@ -95,7 +96,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
 impl Cycles {
     fn batch(&mut self, stage: &Stage<'_>, assist: &str, count: u32) -> Result<(), Error> {
         let servers = stage.healthy()?;
-        let weir = WeirPeer::start(stage, |config| {
+        let weir = start_weir(stage, |config| {
             let Account { user, password } = Account::APP;
             let row = [
                 ("writer_hostgroup", hostgroup::WRITER.into()),
@@ -108,9 +109,9 @@ impl Cycles {
             config.push("weir_topology", row.get(..wanted).unwrap_or_default());
         })?;
         if assist != OFF {
-            stage
-                .stop
-                .wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || Ok(weir.has_logged(ASSIST_ON)))?;
+            stage.stop.wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || {
+                Ok(weir.times_logged(ASSIST_ON) > 0)
+            })?;
         }
         let peer = Peer::Weir(Box::new(weir));
         let mut run = stage.run(&[&peer], true)?;
@@ -124,7 +125,7 @@ impl Cycles {
             }
             stage.stop.sleep(CALM)?;
             let started = run.mark(format!("start of {}", victim.name));
-            let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
+            let donors = peer.weir().map(RunningWeir::donors).transpose()?.unwrap_or_default();
             stage.cluster()?.start_node_from(victim.index, &donors)?;
             servers.number(victim.index)?;
             stage.stop.wait("the node reads again", READER_TIMEOUT_S, || {

@@ -6,18 +6,16 @@ mod refused;
 
 use std::time::Duration;
 
-use weir_lab::figures::Figures;
 use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::report::percentile;
 use weir_lab::{Error, Moment};
 
-use crate::peer::{Told, WeirPeer};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::stage::{Finished, Stage, progress};
 use pair::{Pair, Runs};
-use weir_lab::servers::{Server, Servers};
+use weir_lab::servers::{RunningWeir, Server, Servers, Told};
 
 /// Between two orders.
 const GAP: Duration = Duration::from_millis(500);
@@ -157,7 +155,7 @@ impl Ordered {
             (own - failed.len()).to_string(),
             failed.is_empty(),
         );
-        undisturbed(&mut goals, &figures);
+        goals.undisturbed(&figures);
         let notes = self.notes(&finished.recording);
         let failed = failed.into_iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
         let mut seen = Seen::new(finished, figures, goals).variant(&format!("Weir {}", weir + 1));
@@ -187,14 +185,6 @@ impl Ordered {
     }
 }
 
-/// No client may have noticed anything but time.
-fn undisturbed(goals: &mut GoalChecks, figures: &Figures) {
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(figures);
-}
-
 fn spread(pauses: &[f64]) -> String {
     let at = |percent| percentile(pauses, percent).unwrap_or_default();
     format!(
@@ -216,7 +206,7 @@ fn carry_out(
     let (weir, address) = (pair.weir(by)?, target.address.to_string());
     match order {
         Order::Switchover => {
-            weir.tell(&["switchover", &WeirPeer::hostgroup(), "--grace-ms", &GRACE_MS.to_string()])
+            weir.tell(&["switchover", &RunningWeir::hostgroup(), "--grace-ms", &GRACE_MS.to_string()])
         }
         Order::DrainWriter | Order::DrainReader => {
             weir.tell(&["drain", &address, "--timeout-s", EMPTY_TIMEOUT_S])

@@ -7,7 +7,7 @@ use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::{Error, Moment};
 
-use crate::peer::{Peer, WeirPeer};
+use crate::peer::{Peer, start_weir_in_network};
 use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::writer_lost::{OWN_SHARE_MS, writer, writes_on, yes};
@@ -39,8 +39,8 @@ struct Two {
 impl Two {
     fn begin(stage: &Stage<'_>) -> Result<Two, Error> {
         stage.healthy()?;
-        let blind = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, BLIND)?));
-        let seeing = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, SEEING)?));
+        let blind = Peer::Weir(Box::new(start_weir_in_network(stage, BLIND)?));
+        let seeing = Peer::Weir(Box::new(start_weir_in_network(stage, SEEING)?));
         let victim = writer(stage, &seeing)?;
         if writer(stage, &blind)? != victim {
             return Err(Error::Answer {
@@ -156,10 +156,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
 /// The goals of a Weir whose own view of the servers is as it was.
 fn undisturbed(stage: &Stage<'_>, ended: &Ended) -> GoalChecks {
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", ended.seeing_figures.outside);
-    goals.none("errors in transactions", ended.seeing_figures.inside);
-    goals.none("unknown", ended.seeing_figures.unknown);
-    goals.data(&ended.seeing_figures);
+    goals.undisturbed(&ended.seeing_figures);
     goals
 }
 

@@ -3,10 +3,11 @@
 use std::thread;
 
 use weir_lab::goals::GoalChecks;
+use weir_lab::servers::RunningWeir;
 use weir_lab::{Error, rows};
 use weir_testkit::{Account, Node};
 
-use crate::peer::{PeerKind, WeirPeer};
+use crate::peer::PeerKind;
 use crate::scenarios::Seen;
 use crate::stage::Stage;
 
@@ -58,10 +59,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
     let mut goals = GoalChecks::new(stage.args.smoke);
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     goals.must(
         format!("{LARGE_RESULTS} large results end cleanly"),
         (LARGE_RESULTS - cut.len()).to_string(),
@@ -86,7 +84,7 @@ fn large_result(server: std::net::SocketAddrV4) -> Result<(), String> {
     }
 }
 
-pub(super) fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), Error> {
+pub(super) fn order(weir: &RunningWeir, arguments: &[&str]) -> Result<(), Error> {
     let told = weir.tell(arguments)?;
     match told.succeeded {
         true => Ok(()),
@@ -95,7 +93,7 @@ pub(super) fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), Error> {
 }
 
 /// Whether no connection to a server is lent to a session.
-fn is_idle(weir: &WeirPeer, address: &str) -> Result<bool, Error> {
+fn is_idle(weir: &RunningWeir, address: &str) -> Result<bool, Error> {
     let status = weir.status()?;
     let servers = status["servers"].as_array().cloned().unwrap_or_default();
     let used = servers.iter().filter(|server| server["server"].as_str() == Some(address));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_lab::goals::GoalChecks;
 use weir_lab::{Error, Moment};
 
-use crate::peer::{Peer, WeirPeer};
+use crate::peer::{Peer, start_weir_in_network};
 use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::writer_lost::{
@@ -61,7 +61,7 @@ pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, Error> {
 
 fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), Error> {
     stage.healthy()?;
-    let peer = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, PROXY)?));
+    let peer = Peer::Weir(Box::new(start_weir_in_network(stage, PROXY)?));
     let run = stage.run(&[&peer], true)?;
     Ok((peer, run))
 }

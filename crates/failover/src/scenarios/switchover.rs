@@ -8,10 +8,10 @@ use weir_lab::record::{Pause, Recording};
 use weir_lab::report::percentile;
 use weir_lab::{Error, Moment};
 
-use crate::peer::{PeerKind, WeirPeer};
+use crate::peer::PeerKind;
 use crate::scenarios::Seen;
 use crate::stage::{Stage, progress};
-use weir_lab::servers::Servers;
+use weir_lab::servers::{RunningWeir, Servers};
 
 /// Between two switchovers.
 const GAP: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const GRACE_MS: &str = "5000";
 pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
     let weir = peer.weir().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
-    let hostgroup = WeirPeer::hostgroup();
+    let hostgroup = RunningWeir::hostgroup();
     let count = stage.scale.switchovers;
     let (mut spans, mut undone) = (Vec::new(), Vec::new());
     for number in 1..=count {
@@ -65,10 +65,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
         (spans.len() - undone.len()).to_string(),
         undone.is_empty(),
     );
-    goals.none("errors outside transactions", figures.outside);
-    goals.none("errors in transactions", figures.inside);
-    goals.none("unknown", figures.unknown);
-    goals.data(&figures);
+    goals.undisturbed(&figures);
     let pauses = sorted_pauses(&finished.recording, &spans);
     match stage.servers()? {
         Servers::Galera(_) | Servers::Replication(_) => {

@@ -5,7 +5,7 @@ use weir_lab::goals::GoalChecks;
 use weir_lab::record::Pause;
 use weir_testkit::Process;
 
-use crate::peer::{Peer, PeerKind, WeirPeer};
+use crate::peer::{Peer, PeerKind, restart_weir};
 use crate::scenarios::Seen;
 use crate::scenarios::writer_lost::yes;
 use crate::stage::Stage;
@@ -24,7 +24,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     let event = run.mark("SIGKILL of the first Weir");
     beside.mark("SIGKILL of the other Weir");
     Process::kill(weir.process());
-    let weir: WeirPeer = weir.restart(stage)?;
+    let weir = restart_weir(*weir, stage)?;
     run.mark("it is started again");
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
     stage.stop.sleep(stage.scale.settle)?;

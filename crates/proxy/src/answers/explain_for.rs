@@ -56,7 +56,7 @@ impl Work<'_> {
         };
         let (connection, session) = (&self.pools.connections[lease], &*self.session);
         let server = connection.server;
-        if session.lease.is_some_and(|own| self.pools.connections[own].server != server) {
+        if session.lease().is_some_and(|own| self.pools.connections[own].server != server) {
             let endpoint = &self.pools.servers[server].server.endpoint;
             let message = format!(
                 "Connection {id} runs its statement on {endpoint}, but this session is pinned to another server"

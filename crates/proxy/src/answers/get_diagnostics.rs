@@ -80,7 +80,7 @@ impl Work<'_> {
         }
         // A SET would forget the conditions, so these are fetched, from the lease too.
         let session = &*self.session;
-        let (lease, retained_on, socket) = (session.lease, session.diagnostics.retained_on, session.socket);
+        let (lease, retained_on, socket) = (session.lease(), session.diagnostics.retained_on, session.socket);
         if let Some(lease) = lease {
             self.pools.connections[lease].traces.retained_for =
                 Some(RetainedFor { session: self.session.key, socket, what: Retained::WARNINGS });

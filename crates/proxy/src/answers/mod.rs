@@ -9,3 +9,4 @@ pub(crate) mod own_replies;
 pub(crate) mod parameters;
 pub(crate) mod saved;
 pub(crate) mod session_track;
+pub(crate) mod substitution;

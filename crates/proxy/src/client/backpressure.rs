@@ -13,7 +13,7 @@ impl Work<'_> {
         if matches!(session.phase, Phase::Closing) {
             return self.forget();
         }
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             let socket = self.pools.connections[lease].socket;
             self.ctx.out.pause(socket, false);
         }

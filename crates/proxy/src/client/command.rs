@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::Pools;
 use crate::session::Session;
+use crate::session::bonds::Lease;
 use crate::session::phase::Phase;
 use crate::session::retained::Retained;
 use crate::session::text::COMMAND_BYTES_KEPT;
@@ -175,7 +176,7 @@ impl Work<'_> {
     /// COM_RESET_CONNECTION: on the lease if the session is pinned to one, else nothing needs a server.
     fn reset_connection(&mut self) -> bool {
         let session = &mut *self.session;
-        if session.lease.is_some() {
+        if session.lease().is_some() {
             session.execution.plan = ExecutionPlan::of_command(CommandKind::Reset);
             return self.start();
         }
@@ -203,7 +204,7 @@ impl Work<'_> {
             self.command_done();
             return true;
         }
-        if let Some(lease) = self.session.lease.take() {
+        if let Some(Lease { on: lease, .. }) = self.session.lease.take() {
             self.pools.connections[lease].holder = None;
             self.pools.recycle(self.ctx, lease, self.session.pins.pins());
         }

@@ -50,7 +50,7 @@ impl Work<'_> {
                 Phase::Idle => self.next_command(),
                 Phase::Running => {
                     // It may have waited for diagnostics from another connection.
-                    if let Some(lease) = session.lease {
+                    if let Some(lease) = session.lease() {
                         self.prepare_connection(lease);
                     }
                     false

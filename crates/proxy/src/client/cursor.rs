@@ -70,7 +70,7 @@ impl Work<'_> {
         let Some(statement) = session.prepared.all.remove(&id) else { return };
         session.prepared.bytes -= statement.bytes();
         session.prepared.long_data_bytes -= statement.long_data_bytes();
-        if let (Some(own), Some(lease)) = (statement.own, session.lease) {
+        if let (Some(own), Some(lease)) = (statement.own, session.lease()) {
             self.pools.connections[lease].close_on(self.ctx, own.id);
         }
         self.session.update_statement_pins();

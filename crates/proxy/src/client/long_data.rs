@@ -50,7 +50,7 @@ impl Work<'_> {
             LongData::None | LongData::Kept(_) | LongData::Sent => {
                 session.execution.text.prepared = Some(statement.prepared.clone());
                 // On the lease, wherever it is; without one where statements of any kind may run.
-                session.execution.plan = session.execution.plan.reading(session.lease.is_some());
+                session.execution.plan = session.execution.plan.reading(session.lease().is_some());
                 return self.start();
             }
         }
@@ -70,7 +70,7 @@ impl Work<'_> {
 impl Connections {
     /// Whether so much of a session's long data waits for its server that the next command has to wait, too.
     pub(crate) fn must_send_first(&self, ctx: &mut Context, session: &Session) -> bool {
-        let Some(lease) = session.lease.filter(|_| session.pins.pins().contains(Pins::LONG_DATA)) else {
+        let Some(lease) = session.lease().filter(|_| session.pins.pins().contains(Pins::LONG_DATA)) else {
             return false;
         };
         let connection = self[lease].socket;

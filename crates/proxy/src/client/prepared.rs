@@ -179,7 +179,7 @@ impl Work<'_> {
             session.execution.text.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
             let is_read = prepared.statement.access == Access::Read
                 && session.input.upload.is_none()
-                && (!session.execution.text.wants_cursor || session.lease.is_some());
+                && (!session.execution.text.wants_cursor || session.lease().is_some());
             let plan = session.execution.plan;
             session.execution.plan = plan.with_statement(CommandKind::Execute, prepared.statement, is_read);
             session.execution.text.prepared = Some(prepared.clone());

@@ -22,7 +22,7 @@ impl Work<'_> {
     pub(crate) fn field_list(&mut self) -> bool {
         let session = &mut *self.session;
         session.execution.plan =
-            ExecutionPlan::of_command(CommandKind::FieldList).reading(session.lease.is_some());
+            ExecutionPlan::of_command(CommandKind::FieldList).reading(session.lease().is_some());
         self.start()
     }
 
@@ -34,7 +34,7 @@ impl Work<'_> {
             self.command_done();
             return true;
         }
-        if self.session.lease.is_some() {
+        if self.session.lease().is_some() {
             let execution = &mut self.session.execution;
             execution.plan = ExecutionPlan::of_command(CommandKind::SetOption).reading(true);
             return self.start();

@@ -13,12 +13,12 @@ use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::Expected;
 use crate::server::connections::Connections;
 use crate::server::errors::REFUSED;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::retained::Retained;
+use crate::session::text;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.
 const ROWS_MAX: u64 = 10_000;
@@ -89,7 +89,7 @@ pub(crate) fn query_of(rows: u64) -> String {
 /// The words of a text, and what of it stands before each.
 fn words(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+    text::words(text)
         .map(move |word| {
             let before = text.get(..at).unwrap_or_default();
             at += word.len() + 1;
@@ -236,32 +236,20 @@ impl Pools {
             && self.counts_beside_queries(ctx, session) == Counted::Unsure)
     }
 
-    /// A statement that may leave FOUND_ROWS() as it is, on a connection where it is another session's, gets a query in
-    /// front that sets it. Nothing depends on its success, so it may go in the same write.
-    ///
-    /// True if the statement has to wait for its reply, as in `before_insert_id`.
-    pub(crate) fn before_found_rows(
-        &mut self,
-        ctx: &mut Context,
+    /// FOUND_ROWS() for a statement that may ask for it or leave it as it is, on a connection where it is another session's.
+    pub(crate) fn found_rows_to_set(
+        &self,
+        ctx: &Context,
         session: &Session,
         key: ConnectionKey,
-    ) -> bool {
-        let Some(rows) = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX) else {
-            return false;
-        };
+    ) -> Option<u64> {
+        let rows = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX)?;
         if self.connections.has_own_found_rows(session, key) || !self.needs_found_rows(ctx, session) {
-            return false;
+            return None;
         }
         let knows_warnings = session.diagnostics.retained.contains(Retained::WARNINGS);
-        if knows_warnings && (rows > 1 || !self.connections[key].access.greeted.is_mariadb) {
-            // They would be gone.
-            return false;
-        }
-        let waits = !session.pins.is_empty();
-        self.connections[key].send_query(ctx, query_of(rows).as_bytes());
-        self.connections[key].known.found_rows = Some(rows);
-        self.connections[key].expect(ctx, Expected::FoundRows);
-        waits
+        let ends_warnings = rows > 1 || !self.connections[key].access.greeted.is_mariadb;
+        (!knows_warnings || !ends_warnings).then_some(rows)
     }
 }
 
@@ -290,17 +278,7 @@ impl Connections {
     /// Whether FOUND_ROWS() on this lease is the session's.
     pub(crate) fn has_own_found_rows(&self, session: &Session, key: ConnectionKey) -> bool {
         if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
-            // Unless another connection knows it.
-            let is_elsewhere =
-                session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
-                    |retained_on| {
-                        self[retained_on]
-                            .traces
-                            .retained_for
-                            .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
-                    },
-                );
-            return !is_elsewhere;
+            return !self.is_retained_elsewhere(session, key, Retained::FOUND_ROWS);
         }
         session.diagnostics.found_rows.is_some()
             && session.diagnostics.found_rows == self[key].known.found_rows
@@ -328,8 +306,7 @@ const GIVING_ROWS: [&[u8]; 15] = [
 
 /// Whether a part of a text may set FOUND_ROWS().
 fn may_count_rows(text: &[u8]) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    text::words(text).any(|word| GIVING_ROWS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 #[cfg(test)]

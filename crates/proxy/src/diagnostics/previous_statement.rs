@@ -1,23 +1,30 @@
 //! Gives a statement the conditions (errors, warnings, notes) and ROW_COUNT() of the one before. They are its session's
 //! own, or none. Plain texts have Weir's knowledge put into them, or are answered from it; this is about those for
 //! which that is not enough: executions of prepared statements, and code whose text nobody sees. (FOUND_ROWS() and
-//! LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
+//! LAST_INSERT_ID() are brought to the connection: see `found_rows` and `statement::prefix`.)
 
 use weir_sql::Uses;
 
-use crate::context::Context;
-use crate::diagnostics::found_rows::query_of;
 use crate::keys::ConnectionKey;
-use crate::server::connection::{Expected, Known, ServerConnection};
+use crate::server::connection::Known;
 use crate::server::connections::Connections;
 use crate::session::Session;
 use crate::session::retained::Retained;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
 /// nothing itself.
-const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
+pub(crate) const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
 /// Behind it ROW_COUNT() is 0, and nothing else is another one.
-const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
+pub(crate) const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
+
+/// What makes ROW_COUNT() on a connection the session's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowCount {
+    /// 0, also where it is a number that only a change of so many rows could make.
+    Zero,
+    /// A query of so many rows makes it -1.
+    OfQuery(u64),
+}
 
 impl Session {
     /// The rows of a query that uses no table, after which FOUND_ROWS() is the session's; or, where the statement does not
@@ -49,51 +56,7 @@ impl Session {
     }
 }
 
-impl ServerConnection {
-    /// A statement that may ask for ROW_COUNT() gets one in front that makes it the session's, or 0 where that is a
-    /// number that only a change of so many rows could make.
-    ///
-    /// True if the statement has to wait for its reply, as in `before_insert_id`.
-    pub(crate) fn before_row_count(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        if !self.known.needs_row_count(session) {
-            return false;
-        }
-        let waits = !session.pins.is_empty();
-        // A query makes it -1, and has a number of rows itself.
-        match session.rows_of_a_query().filter(|_| session.diagnostics.row_count < 0) {
-            Some(rows) => {
-                self.send_query(ctx, query_of(rows).as_bytes());
-                self.known.found_rows = Some(rows);
-                self.expect(ctx, Expected::FoundRows);
-            }
-            None => {
-                self.send_query(ctx, NO_ROWS);
-                self.expect(ctx, Expected::InsertId);
-            }
-        }
-        waits
-    }
-}
-
 impl Connections {
-    /// Ends the conditions that the connection has from others, or from Weir, in front of a statement that may show
-    /// them. True if the reply has to be waited for.
-    pub(crate) fn end_conditions(
-        &mut self,
-        ctx: &mut Context,
-        session: &mut Session,
-        key: ConnectionKey,
-    ) -> bool {
-        if !self.needs_no_conditions(session, key) {
-            return false;
-        }
-        session.execution.has_ended_conditions = true;
-        self[key].send_query(ctx, END_CONDITIONS);
-        self[key].known.has_conditions = false;
-        self[key].expect(ctx, Expected::Sync(None));
-        true
-    }
-
     /// Whether the session's statement may show conditions, and those on its connection are not the session's.
     pub(crate) fn needs_no_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
         self[key].known.has_conditions
@@ -104,20 +67,22 @@ impl Connections {
 
     /// Whether the conditions on this lease are those of the session's last statement.
     pub(crate) fn has_own_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
-        let is_elsewhere =
-            session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
-                |retained_on| {
-                    self[retained_on]
-                        .traces
-                        .retained_for
-                        .is_some_and(|mark| mark.what.contains(Retained::WARNINGS))
-                },
-            );
-        session.diagnostics.retained.contains(Retained::WARNINGS) && !is_elsewhere
+        session.diagnostics.retained.contains(Retained::WARNINGS)
+            && !self.is_retained_elsewhere(session, key, Retained::WARNINGS)
     }
 }
 
 impl Known {
+    /// What makes ROW_COUNT() the session's for a statement that may ask for it.
+    pub(crate) fn row_count_to_set(&self, session: &Session) -> Option<RowCount> {
+        if !self.needs_row_count(session) {
+            return None;
+        }
+        // A query makes it -1, and has a number of rows itself.
+        let query = session.rows_of_a_query().filter(|_| session.diagnostics.row_count < 0);
+        Some(query.map_or(RowCount::Zero, RowCount::OfQuery))
+    }
+
     /// Whether the session's statement may ask for ROW_COUNT() where no number can be put in its place, and the
     /// connection has another one, which a statement in front can change.
     pub(crate) fn needs_row_count(&self, session: &Session) -> bool {

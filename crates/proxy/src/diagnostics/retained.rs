@@ -131,7 +131,7 @@ impl Pools {
         let Some(retained_on) = session
             .diagnostics
             .retained_on
-            .filter(|retained_on| session.lease.is_some_and(|lease| lease != *retained_on))
+            .filter(|retained_on| session.lease().is_some_and(|lease| lease != *retained_on))
         else {
             return false;
         };
@@ -163,6 +163,13 @@ impl Session {
             && self.execution.plan.statement().hidden_code
             && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
         may_ask || self.depends_on_insert_id()
+    }
+
+    /// LAST_INSERT_ID() for a statement that asks for it, itself or by its triggers, or may change it, on a connection where it
+    /// is not this session's.
+    pub(crate) fn insert_id_to_set(&self, ctx: &Context) -> Option<u64> {
+        let is_due = self.needs_insert_id(ctx) && !self.diagnostics.has_own_insert_id;
+        is_due.then_some(self.diagnostics.last_insert_id)
     }
 }
 
@@ -245,7 +252,7 @@ impl Connections {
         if !session.diagnostics.is_insert_id_lost {
             self.retain_anew(session, Retained::INSERT_ID);
         }
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             self[lease].known.insert_id = None;
         }
     }
@@ -260,6 +267,19 @@ impl Connections {
     pub(crate) fn retain_anew(&mut self, session: &mut Session, what: Retained) {
         self.drop_outdated(session, what);
         session.diagnostics.retained |= what;
+    }
+
+    /// Whether not this connection, but another one still knows that of the session's last statements.
+    pub(crate) fn is_retained_elsewhere(
+        &self,
+        session: &Session,
+        key: ConnectionKey,
+        what: Retained,
+    ) -> bool {
+        session.diagnostics.retained_on.is_some_and(|retained_on| {
+            let mark = &self[retained_on].traces.retained_for;
+            retained_on != key && mark.as_ref().is_some_and(|mark| mark.what.contains(what))
+        })
     }
 
     /// Nothing of the kind is wanted any more.

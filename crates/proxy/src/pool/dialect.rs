@@ -100,7 +100,7 @@ impl Pools {
 impl Pools {
     /// How the session's statement is read where it goes.
     pub(crate) fn reading_of(&self, ctx: &Context, session: &Session) -> Server {
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             return self.connections[lease].access.greeted.reads_as;
         }
         if let Some(reading) = ctx.learnt.reads_as {

@@ -65,7 +65,7 @@ impl Pools {
 impl Connections {
     /// Stops reading from the server of a client that does not take its result.
     pub(crate) fn hold_back(&self, ctx: &mut Context, session: &mut Session) {
-        let Some(lease) = session.lease else { return };
+        let Some(lease) = session.lease() else { return };
         let socket = session.socket;
         if ctx.out.backlog_bytes(socket) <= BACKLOG_HIGH_BYTES {
             return;

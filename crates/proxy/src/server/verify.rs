@@ -20,7 +20,7 @@ const VERIFY: &[u8] = b"SELECT CAST(CONVERT(DATABASE() USING utf8mb4) AS BINARY)
     WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') USING latin1) AS BINARY)";
 
 /// Whether a MySQL tracks as a connection's set-up has asked it to.
-const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND @@session.session_track_schema \
+pub(crate) const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND @@session.session_track_schema \
     AND @@session.session_track_state_change AND @@session.session_track_transaction_info = 'CHARACTERISTICS'";
 
 /// What a connection to a MariaDB has said.
@@ -97,14 +97,9 @@ impl ServerConnection {
 }
 
 impl ServerConnection {
-    /// Asks a connection on which a statement of another session has failed whether it still tracks; true if it has to be asked.
-    pub(crate) fn asks_if_it_tracks(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        if self.traces.unproven.is_none_or(|by| by == session.socket) {
-            return false;
-        }
-        self.send_query(ctx, TRACKS.as_bytes());
-        self.expect(ctx, Expected::Tracks);
-        true
+    /// Whether a statement of another session has failed here, so that it has to tell whether it still tracks.
+    pub(crate) fn has_to_tell_if_it_tracks(&self, session: &Session) -> bool {
+        self.traces.unproven.is_some_and(|by| by != session.socket)
     }
 }
 

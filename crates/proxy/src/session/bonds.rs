@@ -88,15 +88,35 @@ impl Session {
     }
 }
 
+/// A connection that is lent to a session, and what holds as long as it is. It lasts through the session's phases: a pinned
+/// session has one between its commands, and while its next one is held or waits. Only a command that runs always has one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub on: ConnectionKey,
+    /// It was taken for a read, on a server that takes no writes now.
+    pub is_on_reader: bool,
+}
+
+impl Session {
+    /// The connection that is lent to it.
+    pub(crate) fn lease(&self) -> Option<ConnectionKey> {
+        self.lease.map(|lease| lease.on)
+    }
+
+    /// Whether its lease was taken for a read, on a server that takes no writes now.
+    pub(crate) fn is_pinned_to_reader(&self) -> bool {
+        self.lease.is_some_and(|lease| lease.is_on_reader)
+    }
+}
+
 /// What belongs to the lease that is put aside.
 pub(crate) struct Detour {
     /// None once the connection is lost; then nothing of the session was there.
-    pub lease: Option<ConnectionKey>,
+    pub lease: Option<Lease>,
     pub pins: PinBoard,
     pub retained: Retained,
     pub state: Rc<State>,
     pub stays_in: Option<u32>,
-    pub is_pinned_to_reader: bool,
     pub has_own_insert_id: bool,
     pub is_read_only: bool,
     pub transaction_since: Nanos,
@@ -132,7 +152,6 @@ impl Session {
         self.pins = detour.pins;
         self.diagnostics.retained = detour.retained;
         self.stay.stays_in = detour.stays_in;
-        self.is_pinned_to_reader = detour.is_pinned_to_reader;
         self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
         self.transaction.is_read_only = detour.is_read_only;
         self.transaction.since = detour.transaction_since;
@@ -148,6 +167,6 @@ impl Session {
     pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
         let Some(detour) = self.stay.detour.take() else { return false };
         self.take_back(ctx, *detour);
-        self.lease.is_some()
+        self.lease().is_some()
     }
 }

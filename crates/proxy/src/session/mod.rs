@@ -22,7 +22,7 @@ use crate::keys::{ConnectionKey, Nanos, SessionKey};
 use crate::outbox::SocketId;
 use crate::peer::Peer;
 use crate::plan::execution_plan::CommandKind;
-use crate::session::bonds::Detour;
+use crate::session::bonds::{Detour, Lease};
 use crate::session::execution::Execution;
 use crate::session::farewell::PendingError;
 use crate::session::freshness::Freshness;
@@ -72,9 +72,7 @@ pub(crate) struct Session {
     pub tracked: Tracked,
     pub place: Place,
     pub times: Times,
-    pub lease: Option<ConnectionKey>,
-    /// The lease was taken for a read, on a server that takes no writes now.
-    pub is_pinned_to_reader: bool,
+    pub lease: Option<Lease>,
     pub stay: Stay,
     pub pins: PinBoard,
     /// It leaves its server with what it has there, has left it, or can't: see `moving`.

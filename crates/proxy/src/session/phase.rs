@@ -26,7 +26,8 @@ pub(crate) enum Phase {
     Held,
     /// Waiting for a lease.
     Waiting(Wait),
-    /// A lease is being made ready, or the command runs.
+    /// A lease is being made ready, or the command runs there. The lease is the session's and not this phase's: a pin keeps it
+    /// when the command is over.
     Running,
     /// The reply is complete; the lease is asked for what the reply did not tell.
     Settling,

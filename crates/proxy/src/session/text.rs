@@ -15,6 +15,12 @@ use crate::session::{Input, Session};
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
 
+/// Takes a text apart without reading it as SQL: also words in comments and strings count, between two signs stands an empty
+/// one. For questions where a wrong "perhaps" only costs something; the others are put to [`weir_sql::Lexer`].
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
+}
+
 impl Session {
     /// The client's own text of the statement that was prepared, where its executions go by that: with the values that hold
     /// then in the place of variables, or with variables that only Weir has.

@@ -41,7 +41,7 @@ pub(crate) struct Item {
 impl Session {
     /// Whether code whose doing nobody knows has run on the session's connection, which it holds for that reason.
     pub(crate) fn is_opaque(&self) -> bool {
-        self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
+        self.lease().is_some() && self.pins.pins().intersects(Pins::OPAQUE)
     }
 
     /// What was to hold from now on was set together with something that the server has refused.

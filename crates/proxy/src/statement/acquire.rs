@@ -10,6 +10,7 @@ use crate::pool::choice::Found;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::session::Session;
+use crate::session::bonds::Lease;
 use crate::session::execution::Execution;
 use crate::session::phase::Phase;
 use crate::work::Work;
@@ -46,13 +47,13 @@ impl Work<'_> {
 
     /// Sends started work on its lease, or finds one.
     pub(crate) fn place(&mut self) {
-        if let Some(lease) = self.session.lease
+        if let Some(lease) = self.session.lease()
             && !self.pools.begin_detour(self.session, lease)
             && self.pools.should_move(self.session, lease)
         {
             self.pools.release(self.ctx, self.session);
         }
-        if let Some(lease) = self.session.lease {
+        if let Some(lease) = self.session.lease() {
             if self.pools.has_overstayed(self.ctx, lease) {
                 return self.close_overstayed(lease);
             }
@@ -194,9 +195,9 @@ impl Work<'_> {
             session.execution.plan.decision().hostgroup.is_some() && !session.execution.plan.is_read();
         let is_writer = is_sent_to_write || self.pools.is_member(connection, session.home_hostgroup());
         let session = &mut *self.session;
-        session.is_pinned_to_reader = !is_writer && !session.is_bound() && session.carried().is_none();
+        let is_on_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
-        session.lease = Some(connection);
+        session.lease = Some(Lease { on: connection, is_on_reader });
         session.execution.tries.is_sent = false;
         session.execution.has_ended_conditions = false;
         session.phase = Phase::Running;
@@ -275,6 +276,6 @@ impl Pools {
                 .hostgroup
                 .is_some_and(|hostgroup| self.is_member(lease, hostgroup))
         };
-        session.is_pinned_to_reader && !session.execution.plan.is_read() && !is_sent_there()
+        session.is_pinned_to_reader() && !session.execution.plan.is_read() && !is_sent_there()
     }
 }

@@ -36,7 +36,7 @@ impl Pools {
 
     /// The character sets to which the session's server, or the first of its hostgroup that has told, goes back.
     pub(crate) fn charsets_after_reset(&self, session: &Session) -> Option<&State> {
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             return self.servers[self.connections[lease].server].charsets_after_reset.as_ref();
         }
         let members = &self.groups.get(&session.home_hostgroup())?.members;

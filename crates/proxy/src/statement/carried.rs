@@ -3,11 +3,9 @@
 use weir_protocol::error::ServerError;
 use weir_session::pin::Pins;
 
-use crate::context::Context;
 use crate::keys::ConnectionKey;
-use crate::server::connection::{DiscardReason, Expected, ServerConnection};
+use crate::server::connection::DiscardReason;
 use crate::server::errors::is_wsrep_refusal;
-use crate::session::Session;
 use crate::session::moving::Moving;
 use crate::session::phase::Phase;
 use crate::work::Work;
@@ -45,15 +43,5 @@ impl Work<'_> {
         let endpoint = &self.pools.servers[server].server.endpoint;
         let message = format!("{text} (restoring the session's user variables on {endpoint})");
         self.answer_error(error, &message);
-    }
-}
-
-impl ServerConnection {
-    /// Sets what a session carries. True if it has to be waited for.
-    pub(crate) fn set_carried(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        let Some(carried) = session.carried() else { return false };
-        self.send_query(ctx, &carried.set);
-        self.expect(ctx, Expected::Carried);
-        true
     }
 }

@@ -10,6 +10,7 @@ use crate::server::connection::ServerConnection;
 use crate::server::variables::RELEASE;
 use crate::session::Session;
 use crate::session::execution::Ending;
+use crate::session::text::words;
 
 /// Whether the server closes the connection behind a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,7 @@ pub(crate) enum Closes {
 
 impl Session {
     fn says_release(&self) -> bool {
-        let words = self.statement_text().split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        words.into_iter().any(|word| word.eq_ignore_ascii_case(RELEASE.as_bytes()))
+        words(self.statement_text()).any(|word| word.eq_ignore_ascii_case(RELEASE.as_bytes()))
     }
 }
 

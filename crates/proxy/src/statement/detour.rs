@@ -91,14 +91,12 @@ impl Pools {
         if !leads_away || !session.may_leave_lease() || !session.is_independent_read() {
             return false;
         }
-        session.lease = None;
         session.stay.detour = Some(Box::new(Detour {
-            lease: Some(lease),
+            lease: session.lease.take(),
             pins: std::mem::take(&mut session.pins),
             retained: std::mem::take(&mut session.diagnostics.retained),
             state: session.tracked.state.clone(),
             stays_in: session.stay.stays_in.take(),
-            is_pinned_to_reader: session.is_pinned_to_reader,
             has_own_insert_id: session.diagnostics.has_own_insert_id,
             is_read_only: session.transaction.is_read_only,
             transaction_since: session.transaction.since,

@@ -90,7 +90,7 @@ impl Pools {
             // A row before the one that failed has set it.
             self.connections.retain_insert_id(session);
         }
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             let counted = self.counted_before_error(ctx, session);
             self.connections.note_found_rows(session, lease, counted);
         }
@@ -107,7 +107,7 @@ impl Pools {
         }
         if may_have_changed_before_error(&session.execution, is_several) {
             session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
-            if let Some(lease) = session.lease
+            if let Some(lease) = session.lease()
                 && !self.connections[lease].access.greeted.is_mariadb
             {
                 self.connections[lease].traces.unproven = Some(session.socket);

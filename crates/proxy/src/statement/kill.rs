@@ -10,7 +10,7 @@ impl Work<'_> {
     /// A statement has run longer than it may.
     pub(crate) fn statement_timed_out(&mut self) {
         let session = &mut *self.session;
-        let (Phase::Running, Some(lease)) = (&session.phase, session.lease) else { return };
+        let (Phase::Running, Some(lease)) = (&session.phase, session.lease()) else { return };
         if std::mem::replace(&mut session.execution.kill.deadline_passed, true) {
             return;
         }

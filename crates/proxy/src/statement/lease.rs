@@ -13,7 +13,7 @@ impl Work<'_> {
         let lost = self.pools.lose(self.ctx, key);
         self.hear();
         let endpoint = self.pools.servers[server].server.endpoint.clone();
-        if self.session.lease != Some(key) {
+        if self.session.lease() != Some(key) {
             return self.aside_lost(&endpoint);
         }
         self.lease_lost(lost, &endpoint, breaks_off);

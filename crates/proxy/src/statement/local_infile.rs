@@ -41,7 +41,7 @@ impl Work<'_> {
 
     /// Bytes of a file on their way from the client to the server.
     pub(crate) fn send_file(&mut self, bytes: &mut [u8]) {
-        let Some(lease) = self.session.lease else { return };
+        let Some(lease) = self.session.lease() else { return };
         if !self.may_flow(lease) {
             return;
         }

@@ -50,7 +50,7 @@ impl Work<'_> {
         self.command_done();
         let session = &*self.session;
         let socket = session.socket;
-        if let Some(lease) = session.lease {
+        if let Some(lease) = session.lease() {
             let connection = self.pools.connections[lease].socket;
             if self.ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES {
                 self.ctx.out.pause(socket, true);

@@ -19,6 +19,7 @@ pub(crate) mod local_infile;
 pub(crate) mod login_schema;
 pub(crate) mod long_data;
 pub(crate) mod own_statements;
+pub(crate) mod prefix;
 pub(crate) mod prepare_connection;
 pub(crate) mod read_only;
 pub(crate) mod rejected;

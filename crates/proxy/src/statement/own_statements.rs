@@ -293,7 +293,7 @@ impl Work<'_> {
     /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
     fn release_when_idle(&mut self, key: ConnectionKey) {
         let is_idle = matches!(self.session.phase, Phase::Idle);
-        if is_idle && self.session.lease == Some(key) && !self.pools.stays(self.session) {
+        if is_idle && self.session.lease() == Some(key) && !self.pools.stays(self.session) {
             self.pools.detach(self.ctx, self.session);
         }
     }

@@ -8,7 +8,7 @@ use weir_protocol::command::{self, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_session::pin::Pins;
-use weir_session::prepared::{ClientStatement, LongData};
+use weir_session::prepared::{ClientStatement, LongData, Prepared};
 use weir_session::state::{Difference, State, difference_above};
 
 use crate::context::Context;
@@ -18,7 +18,20 @@ use crate::server::connection::{Expected, Relayed, ServerConnection};
 use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::snapshot::StrictRead;
+use crate::statement::prefix::Prefix;
 use crate::work::Work;
+
+/// What is to be prepared on a connection before a session's work can run there.
+enum Preparation {
+    /// Nothing, or it is.
+    None,
+    /// Its statement.
+    Here(Rc<Prepared>),
+    /// The same, once the connection is in this state.
+    In(Rc<State>),
+    /// It can't be prepared here and run without a schema in one go; where it was, it is gone.
+    Impossible,
+}
 
 impl Work<'_> {
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
@@ -34,7 +47,7 @@ impl Work<'_> {
         let is_owed =
             connection.replies.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
         let session = &*self.session;
-        let is_on_detour = session.lease != Some(key);
+        let is_on_detour = session.lease() != Some(key);
         if is_owed || is_on_detour || connection.kills_pending > 0 || !matches!(session.phase, Phase::Running)
         {
             return;
@@ -50,26 +63,26 @@ impl Work<'_> {
             return;
         }
         self.pools.connections.lose_warnings_behind_code(self.session, key);
-        if self.pools.connections[key].asks_if_it_tracks(self.ctx, self.session)
-            || self.pools.connections[key].put_announced(self.ctx, self.session)
-            || self.pools.connections.end_conditions(self.ctx, self.session, key)
-        {
-            return;
+        if let Some(prefix) = self.pools.first_prefix(self.session, key) {
+            return self.put_prefix(key, prefix);
         }
-        if self.prepares_first(key) {
-            return;
+        match self.preparation(key) {
+            Preparation::None => {}
+            Preparation::Here(prepared) => return self.prepare_here(key, prepared),
+            Preparation::In(state) => {
+                self.sync(key, &state);
+                return;
+            }
+            Preparation::Impossible => return self.refuse_without_schema(),
         }
         let strict = self.pools.strict_read_of(self.session);
         let state = self.pools.connections[key].state_to_run_in(self.ctx, self.session, strict);
         let (connection, session) = (&self.pools.connections[key], &*self.session);
         if Rc::ptr_eq(&connection.state, &state) {
-            if self.pools.connections[key].set_carried(self.ctx, self.session) {
-                return;
+            if self.session.carried().is_some() {
+                return self.put_prefix(key, Prefix::Carried);
             }
-            if self.pools.connections[key].before_insert_id(self.ctx, self.session)
-                || self.pools.before_found_rows(self.ctx, self.session, key)
-                || self.pools.connections[key].before_row_count(self.ctx, self.session)
-            {
+            if self.puts_numbers_first(key) {
                 return;
             }
             return self.run(key);
@@ -87,42 +100,43 @@ impl Work<'_> {
         }
     }
 
-    /// Has the statement prepared here that is to be executed. False if it is, or the work is another one.
-    fn prepares_first(&mut self, key: ConnectionKey) -> bool {
+    /// What the session's work needs to have prepared here.
+    fn preparation(&mut self, key: ConnectionKey) -> Preparation {
         let (connection, session) = (&self.pools.connections[key], &*self.session);
         let execution = &session.execution;
         let has_own = || {
             session.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some())
         };
         if !matches!(execution.plan.kind(), CommandKind::Execute | CommandKind::LongData) || has_own() {
-            return false;
+            return Preparation::None;
         }
-        let Some(prepared) = execution
-            .text
-            .prepared
-            .as_ref()
-            .filter(|prepared| !connection.statements.contains(prepared))
-            .cloned()
-        else {
-            return false;
-        };
-        if prepared.can_be_prepared_in(&connection.state) {
-            let execution = &mut self.session.execution;
-            execution.tries.is_being_prepared = true;
-            execution.tries.started_at = self.ctx.now;
-            self.session.watch(self.ctx);
-            self.pools.connections[key].prepare_here(self.ctx, prepared);
-        } else if session.tracked.state.schema().is_empty() && !prepared.schema().is_empty() {
-            // It can't be prepared here and run without a schema in one go; where it was, it is gone.
-            self.answer_error(error::NO_DB, "No database selected");
-            self.pools.release_if_free(self.ctx, self.session);
-            self.hear();
-        } else {
-            let state = prepared.state_to_prepare_in(&connection.state);
-            let state = self.ctx.interner.intern(state);
-            self.sync(key, &state);
+        let missing = execution.text.prepared.as_ref();
+        match missing.filter(|prepared| !connection.statements.contains(prepared)) {
+            None => Preparation::None,
+            Some(prepared) if prepared.can_be_prepared_in(&connection.state) => {
+                Preparation::Here(prepared.clone())
+            }
+            Some(prepared) if session.tracked.state.schema().is_empty() && !prepared.schema().is_empty() => {
+                Preparation::Impossible
+            }
+            Some(prepared) => {
+                Preparation::In(self.ctx.interner.intern(prepared.state_to_prepare_in(&connection.state)))
+            }
         }
-        true
+    }
+
+    fn prepare_here(&mut self, key: ConnectionKey, prepared: Rc<Prepared>) {
+        let execution = &mut self.session.execution;
+        execution.tries.is_being_prepared = true;
+        execution.tries.started_at = self.ctx.now;
+        self.session.watch(self.ctx);
+        self.pools.connections[key].prepare_here(self.ctx, prepared);
+    }
+
+    fn refuse_without_schema(&mut self) {
+        self.answer_error(error::NO_DB, "No database selected");
+        self.pools.release_if_free(self.ctx, self.session);
+        self.hear();
     }
 
     /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
@@ -224,7 +238,7 @@ impl Work<'_> {
         session.execution.tries.started_at = self.ctx.now;
         let is_long = session.input.upload.is_some();
         // Whatever ends a transaction may commit it.
-        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
+        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader();
         let in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
         session.execution.may_have_written =
             !is_protected && session.execution.plan.may_write(is_long, in_transaction);
@@ -321,23 +335,5 @@ impl ServerConnection {
             return state;
         }
         session.tracked.state.clone()
-    }
-
-    /// A statement that asks for LAST_INSERT_ID(), itself or by its triggers, or may change it, on a connection where it is
-    /// not this session's gets it set in front. That can't fail, so it may go in the same write.
-    ///
-    /// True if the statement has to wait for its OK: inside a transaction Galera may answer any command with 1213,
-    /// and then the statement behind it would run on its own.
-    fn before_insert_id(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
-        if !session.needs_insert_id(ctx) || session.diagnostics.has_own_insert_id {
-            return false;
-        }
-        let waits = !session.pins.is_empty();
-        let text = format!("SET SESSION last_insert_id={}", session.diagnostics.last_insert_id);
-        self.send_query(ctx, text.as_bytes());
-        self.expect(ctx, Expected::InsertId);
-        session.diagnostics.has_own_insert_id = true;
-        self.known.insert_id = Some(session.diagnostics.last_insert_id);
-        waits
     }
 }

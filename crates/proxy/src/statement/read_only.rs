@@ -14,9 +14,10 @@ use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::{Expected, ServerConnection};
+use crate::server::connection::Expected;
 use crate::session::Session;
 use crate::session::phase::Phase;
+use crate::session::text::words;
 use crate::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
@@ -92,7 +93,6 @@ impl Work<'_> {
         }
         session.pins.remove(Pins::TRANSACTION);
         session.transaction.is_read_only = false;
-        session.is_pinned_to_reader = false;
         self.session.lose_lease();
         self.pools.connections[lease].holder = None;
         self.pools.recycle(self.ctx, lease, Pins::TRANSACTION);
@@ -105,7 +105,6 @@ impl Work<'_> {
     pub(crate) fn left_reader(&mut self, key: ConnectionKey) {
         self.pools.detach(self.ctx, self.session);
         let session = &mut *self.session;
-        session.is_pinned_to_reader = false;
         session.transaction.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::waiting(self.ctx.now);
@@ -182,8 +181,7 @@ fn has_words(text: &[u8], words: &[&str]) -> bool {
 
 /// Whether a word stands somewhere in a text, perhaps in a comment.
 pub(crate) fn has_word(text: &[u8], word: &str) -> bool {
-    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_')
-        .any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+    words(text).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 impl Session {
@@ -225,7 +223,7 @@ impl Session {
             // What was announced is in the statement, or the statement says otherwise.
             self.transaction.is_next_read_only = false;
         }
-        if begins && self.lease.is_none() && !self.has_read_only_on_writer(ctx) {
+        if begins && self.lease().is_none() && !self.has_read_only_on_writer(ctx) {
             self.execution.plan = self.execution.plan.beginning_on_reader();
         }
     }
@@ -239,21 +237,6 @@ impl Session {
     }
 }
 
-impl ServerConnection {
-    /// SET TRANSACTION READ ONLY was answered by Weir and something else than BEGIN follows: now it is sent.
-    pub(crate) fn put_announced(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
-        if !session.transaction.is_next_read_only {
-            return false;
-        }
-        session.transaction.is_next_read_only = false;
-        session.execution.has_announced = !session.pins.pins().contains(Pins::NEXT_TRANSACTION);
-        session.pins.insert(Pins::NEXT_TRANSACTION);
-        self.send_query(ctx, b"SET TRANSACTION READ ONLY");
-        self.expect(ctx, Expected::Sync(None));
-        true
-    }
-}
-
 impl Pools {
     /// SET TRANSACTION READ ONLY with nothing else: it becomes part of the statement that begins the transaction.
     pub(crate) fn announces_read_only(
@@ -262,7 +245,7 @@ impl Pools {
         session: &mut Session,
     ) -> Option<Outcome> {
         if session.execution.plan.statement().kind != Kind::SetTransaction
-            || session.lease.is_some()
+            || session.lease().is_some()
             || session.track.is_some()
             || !has_words(session.command_text(), &["SET", "TRANSACTION", "READ", "ONLY"])
         {

@@ -257,7 +257,7 @@ impl Pools {
         match explain(&session.statement_answered(), reported) {
             Explanation::Whole => {}
             // A session that is held on a reader could not write any more; and a hint for the optimizer is over.
-            Explanation::None if !session.is_pinned_to_reader && !session.words().hint => {
+            Explanation::None if !session.is_pinned_to_reader() && !session.words().hint => {
                 session.pins.insert(Pins::STATE_CHANGE);
             }
             Explanation::None | Explanation::Partial => self.connections[key].traces.is_suspect = true,

@@ -34,7 +34,7 @@ impl Pools {
         let execution = &session.execution;
         let is_sent_away =
             execution.plan.decision().hostgroup.is_some_and(|wanted| !self.is_member(lease, wanted));
-        let is_write_on_reader = session.is_pinned_to_reader
+        let is_write_on_reader = session.is_pinned_to_reader()
             && !execution.plan.is_read()
             && execution.plan.kind() != CommandKind::Reset;
         !self.is_member(lease, hostgroup) || is_sent_away || is_write_on_reader

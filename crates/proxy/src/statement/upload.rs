@@ -28,7 +28,7 @@ impl Work<'_> {
     /// Bytes of a long command on their way from the client to the server.
     pub(crate) fn flow(&mut self, bytes: &[u8]) {
         let limit = self.ctx.snapshot.variables.max_allowed_packet as usize;
-        let Some(lease) = self.session.lease else { return };
+        let Some(lease) = self.session.lease() else { return };
         if !self.may_flow(lease) {
             return;
         }

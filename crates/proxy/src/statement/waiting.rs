@@ -75,7 +75,6 @@ impl Work<'_> {
     }
 
     fn refuse_wait(&mut self, message: &str) {
-        self.session.phase = Phase::Running;
         if self.session.input.upload.is_some() {
             return self.fail_session(HOSTGROUP_UNREACHABLE, message);
         }

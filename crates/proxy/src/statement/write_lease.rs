@@ -113,7 +113,7 @@ impl Pools {
 impl Pools {
     /// Why a statement waits that has its connection, for people.
     pub(crate) fn why_kept_back(&self, session: &Session) -> Option<String> {
-        let server = self.connections.get(session.lease?)?.server;
+        let server = self.connections.get(session.lease()?)?.server;
         Some(format!("{}: {NO_WRITE_LEASE}", self.servers[server].server.endpoint))
     }
 }

@@ -142,7 +142,7 @@ impl Pools {
         }
         let own = statement.own.take();
         statement.has_cursor = false;
-        if let (Some(own), Some(lease)) = (own, session.lease) {
+        if let (Some(own), Some(lease)) = (own, session.lease()) {
             self.connections[lease].close_on(ctx, own.id);
         }
         session.update_statement_pins();

@@ -7,6 +7,7 @@ use crate::keys::ConnectionKey;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected};
 use crate::session::Session;
+use crate::session::bonds::Lease;
 use crate::session::execution::{Ending, Settle};
 use crate::session::phase::Phase;
 use crate::session::retained::Retained;
@@ -30,7 +31,7 @@ impl Pools {
     /// A session leaves a lease that goes on as it is: what only that knows of the session is marked on it. Every lease
     /// ends either here, or with [`Session::lose_lease`], or with its session.
     pub(crate) fn detach(&mut self, ctx: &mut Context, session: &mut Session) -> Option<ConnectionKey> {
-        let lease = session.lease?;
+        let lease = session.lease()?;
         self.mark_retained(ctx, session, lease);
         session.lease = None;
         self.connections[lease].holder = None;
@@ -52,7 +53,7 @@ impl Work<'_> {
     /// The same for the lease alone.
     pub(crate) fn abandon_lease(&mut self) {
         let session = &mut *self.session;
-        let Some(lease) = session.lease.take() else { return };
+        let Some(Lease { on: lease, .. }) = session.lease.take() else { return };
         let pins = session.pins.pins();
         let is_running = matches!(session.phase, Phase::Running);
         let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);

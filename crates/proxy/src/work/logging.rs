@@ -38,7 +38,7 @@ impl Work<'_> {
         }
         let was_sent = execution.tries.times_sent > 0;
         let is_servers = execution.record.own_errno == 0 || execution.record.own_errno == CLIENT_LEFT;
-        let lease = session.lease.filter(|_| was_sent && is_servers);
+        let lease = session.lease().filter(|_| was_sent && is_servers);
         let server =
             lease.map(|lease| &self.pools.servers[self.pools.connections[lease].server].server.endpoint);
         let (rows_affected, last_insert_id) = match execution.ending {

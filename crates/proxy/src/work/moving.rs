@@ -38,7 +38,7 @@ impl Work<'_> {
     pub(crate) fn moves_away(&mut self) -> bool {
         let session = &*self.session;
         let pins = session.pins.pins();
-        let Some(lease) = session.lease.filter(|_| !pins.is_empty() && Pins::MOVABLE.contains(pins)) else {
+        let Some(lease) = session.lease().filter(|_| !pins.is_empty() && Pins::MOVABLE.contains(pins)) else {
             return false;
         };
         if !self.pools.is_left(lease) {
@@ -199,13 +199,12 @@ impl Work<'_> {
         let connection = &self.pools.connections[lease];
         let session = &mut *self.session;
         let pins = session.pins.pins();
-        let hostgroup = (!session.is_pinned_to_reader).then_some(connection.hostgroup);
+        let hostgroup = (!session.is_pinned_to_reader()).then_some(connection.hostgroup);
         if !variables.is_empty() {
             let carried = Carried { set: variables.set(), names, hostgroup };
             session.moving = Some(Box::new(Moving::Carried(carried)));
         }
         session.pins.clear();
-        session.is_pinned_to_reader = false;
         let server = &self.pools.servers[connection.server].server.endpoint;
         tracing::debug!(session = session.id, server, pins = pins.words(), "a session leaves its server");
         self.ctx.statistics.totals.sessions_moved += 1;

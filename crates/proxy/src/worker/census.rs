@@ -1,5 +1,6 @@
 //! Counts what a worker has, for people, metrics and tests.
 
+use crate::session::Session;
 use crate::session::phase::Phase;
 use crate::worker::Worker;
 
@@ -43,9 +44,15 @@ impl Worker {
     /// Counts everything anew.
     pub fn census(&self) -> Census {
         let is_busy = |phase: &Phase| !matches!(phase, Phase::Idle | Phase::Login(_));
+        let runs_nowhere =
+            |session: &Session| matches!(session.phase, Phase::Running) && session.lease.is_none();
+        debug_assert!(
+            !self.sessions.iter().any(|(_, session)| runs_nowhere(session)),
+            "a command without a lease"
+        );
         Census {
             sessions: self.sessions.len(),
-            leases: self.sessions.iter().filter(|(_, session)| session.lease.is_some()).count(),
+            leases: self.sessions.iter().filter(|(_, session)| session.lease().is_some()).count(),
             busy: self.sessions.iter().filter(|(_, session)| is_busy(&session.phase)).count(),
             parked: self.pools.parked.len(),
             connections: self.pools.connections.len(),

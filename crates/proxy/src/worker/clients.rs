@@ -106,7 +106,6 @@ impl Context {
             place: Place { caller: None, scope: None, next_flag_in: 0, decided: None },
             times: Times { watched_at: 0, last_active_at: self.now, own_wait_s: 0 },
             lease: None,
-            is_pinned_to_reader: false,
             stay: Stay { detour: None, stays_in: None },
             diagnostics: NO_DIAGNOSTICS,
             farewell: Farewell { owed_error: None, pending_error: None },

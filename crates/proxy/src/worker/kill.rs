@@ -98,7 +98,7 @@ impl Worker {
             self.work(victim).abandon();
             return self.work(victim).forget();
         }
-        if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
+        if let (Phase::Running, Some(lease)) = (&session.phase, session.lease()) {
             let execution = &mut self.sessions[victim].execution;
             execution.kill.is_killed_unsent = !execution.tries.is_sent;
             self.pools.kill_backend(&mut self.ctx, lease, true);

@@ -32,7 +32,7 @@ impl Worker {
             let is_owed =
                 connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
             is_owed
-                && session.lease == Some(lease)
+                && session.lease() == Some(lease)
                 && session.execution.tries.is_sent
                 && session.execution.plan.may_have_effects()
         };

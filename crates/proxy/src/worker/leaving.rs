@@ -41,8 +41,8 @@ impl Sessions {
     /// Why the holder of this connection may write there; none if it may not.
     fn writes_because(&self, pools: &Pools, key: ConnectionKey) -> Option<String> {
         let session = self.get(pools.connections.get(key)?.holder?)?;
-        let is_lease = session.lease == Some(key);
-        if is_lease && session.is_pinned_to_reader {
+        let is_lease = session.lease() == Some(key);
+        if is_lease && session.is_pinned_to_reader() {
             return None;
         }
         let pins = session.all_pins();
@@ -80,7 +80,9 @@ impl Work<'_> {
     fn end_read(&mut self, connection: ConnectionKey) {
         let session = &*self.session;
         let execution = &session.execution;
-        if session.lease != Some(connection) || !execution.plan.is_read() || execution.plan.statement().multi
+        if session.lease() != Some(connection)
+            || !execution.plan.is_read()
+            || execution.plan.statement().multi
         {
             return;
         }
@@ -140,7 +142,7 @@ impl Work<'_> {
         let session = &*self.session;
         let is_running = matches!(session.phase, Phase::Running);
         if is_running && session.execution.reply.is_answering {
-            let at = session.lease.and_then(|lease| self.pools.connections[lease].replies.breaks_off());
+            let at = session.lease().and_then(|lease| self.pools.connections[lease].replies.breaks_off());
             let message = format!(
                 "The writer is moved away from {endpoint}, where this session had: {because}; the rest of the result is \
                  missing"

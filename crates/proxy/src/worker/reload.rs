@@ -107,7 +107,7 @@ impl Worker {
                 connection.holder.filter(|_| worker.pools.servers[connection.server].server.is_silent);
             holder.is_some_and(|holder| {
                 let session = &worker.sessions[holder];
-                session.lease == Some(key)
+                session.lease() == Some(key)
                     && matches!(session.phase, Phase::Running)
                     && session.pins.is_empty()
                     && worker.sessions[holder].may_retry(&worker.ctx, worker.pools.connections[key].loss_of())

@@ -257,7 +257,7 @@ impl Worker {
                 if fetch.what.contains(Retained::INSERT_ID) {
                     session.diagnostics.last_insert_id = insert_id;
                     session.diagnostics.is_insert_id_lost = false;
-                    if let Some(lease) = session.lease {
+                    if let Some(lease) = session.lease() {
                         session.diagnostics.has_own_insert_id =
                             self.pools.connections[lease].known.insert_id == Some(insert_id);
                     }

@@ -200,7 +200,7 @@ impl Sessions {
 
 impl Session {
     fn row(&self, ctx: &Context, pools: &Pools) -> SessionRow {
-        let lease = self.lease.and_then(|lease| pools.connections.get(lease));
+        let lease = self.lease().and_then(|lease| pools.connections.get(lease));
         let is_idle = matches!(self.phase, Phase::Idle);
         let pins = self.all_pins();
         let since = if is_idle { self.times.last_active_at } else { self.execution.record.begun_at };

@@ -5,7 +5,6 @@ use crate::outbox::SocketId;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::Waiter;
 use crate::server::errors::LEASE_LOST;
-use crate::session::phase::Phase;
 use crate::work::Work;
 use crate::worker::Worker;
 
@@ -47,7 +46,7 @@ impl Worker {
             }
             Turn::Reroute(waiter) => {
                 if self.sessions.is_waiting(waiter.session, waiter.socket) {
-                    match self.sessions[waiter.session].lease {
+                    match self.sessions[waiter.session].lease() {
                         Some(_) => self.work(waiter.session).place(),
                         None => self.work(waiter.session).acquire(),
                     }
@@ -56,7 +55,6 @@ impl Worker {
             Turn::Refuse(waiter, refusal) => {
                 if self.sessions.is_waiting(waiter.session, waiter.socket) {
                     let session = &mut self.sessions[waiter.session];
-                    session.phase = Phase::Running;
                     self.pools.reply_error(&mut self.ctx, session, refusal.0, &refusal.1);
                     self.work(waiter.session).answered_here();
                 }
@@ -90,7 +88,7 @@ impl Worker {
             if !self.sessions.is_waiting(key, socket) {
                 continue;
             }
-            if self.sessions[key].lease.is_some() {
+            if self.sessions[key].lease().is_some() {
                 self.work(key).place();
             } else {
                 self.work(key).acquire();

@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::reply::{Assembler, Reply};
 use crate::script::{Op, Rules, STATEMENTS, Special};
-use crate::server::default_collation;
+use crate::server::variables::default_collation;
 use crate::support::{self, take_packet};
 use crate::token::{Claims, Token, Wishes};
 

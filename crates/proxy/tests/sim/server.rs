@@ -2,6 +2,7 @@
 //! session's state as docs/internals/session-tracking.md says.
 
 mod answer;
+pub(crate) mod variables;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +27,6 @@ pub(crate) const SCHEMAS: [&str; 3] = ["a", "b", "c"];
 const NO_SUCH_TABLE: ServerError = ServerError { code: 1146, sqlstate: *b"42S02" };
 const UNKNOWN_COMMAND: ServerError = ServerError { code: 1047, sqlstate: *b"08S01" };
 const UNKNOWN_DATABASE: ServerError = ServerError { code: 1049, sqlstate: *b"42000" };
-const DEFAULT_SQL_MODE: &str = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION";
 const NO_TRACKS: &str = "________";
 
 /// What a command wants from outside the connection.
@@ -215,13 +215,6 @@ impl Conn {
             ("utf8mb4", "utf8mb4_general_ci")
         };
         self.set_names(charset, collation);
-    }
-
-    fn set_names(&mut self, charset: &str, collation: &str) {
-        for name in ["character_set_client", "character_set_connection", "character_set_results"] {
-            self.session.variables.insert(name.into(), charset.into());
-        }
-        self.session.variables.insert("collation_connection".into(), collation.into());
     }
 
     fn command(&mut self, cluster: &mut Cluster, payload: &[u8], now: u64) -> Outside {
@@ -436,10 +429,6 @@ impl Conn {
         }
     }
 
-    fn variable(&self, name: &str) -> &str {
-        self.session.variables.get(name).map_or("", String::as_str)
-    }
-
     fn begin(&mut self, cluster: &mut Cluster) {
         cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
         self.session.in_transaction = true;
@@ -475,84 +464,6 @@ impl Conn {
         self.session.schema = schema.into();
         let tracks = [SessionTrack::Schema(schema.as_bytes()), SessionTrack::StateChange(true)];
         self.ok(self.status(), &tracks, |ok| ok);
-    }
-
-    /// SET of variables, NAMES and `@x`: a comma and a space separate them.
-    fn set(&mut self, cluster: &mut Cluster, list: &str) {
-        if list.contains("innodb_lock_wait_timeout") && cluster.nodes[self.node].refuses_lock_wait {
-            self.session.is_refused = true;
-            let message = "Variable 'innodb_lock_wait_timeout' can't be set to the value of '7'";
-            return self.error(error::WRONG_VALUE_FOR_VAR, message);
-        }
-        let mut reported: Vec<(String, String)> = Vec::new();
-        for part in list.split(", ") {
-            let part = part.strip_prefix("SESSION ").unwrap_or(part);
-            if let Some(names) = part.strip_prefix("NAMES ") {
-                let (charset, collation) = match names.split_once(" COLLATE ") {
-                    Some((charset, collation)) => (charset.trim_matches('\''), collation.trim_matches('\'')),
-                    None => (names.trim_matches('\''), default_collation(names.trim_matches('\''))),
-                };
-                self.set_names(charset, collation);
-                for name in ["character_set_client", "character_set_connection", "character_set_results"] {
-                    reported.push((name.into(), charset.into()));
-                }
-                continue;
-            }
-            let Some((name, value)) = part.split_once('=') else {
-                cluster.fault(format!("a server was sent SET {list:?}"));
-                continue;
-            };
-            self.assign(cluster, name, value.trim_matches('\''), &mut reported);
-        }
-        let mut tracks: Vec<SessionTrack<'_>> = reported
-            .iter()
-            .map(|(name, value)| SessionTrack::SystemVariable {
-                name: name.as_bytes(),
-                value: value.as_bytes(),
-            })
-            .collect();
-        tracks.push(SessionTrack::StateChange(true));
-        self.ok(self.status(), &tracks, |ok| ok);
-    }
-
-    fn assign(
-        &mut self,
-        cluster: &mut Cluster,
-        name: &str,
-        value: &str,
-        reported: &mut Vec<(String, String)>,
-    ) {
-        match name {
-            "@weir" => return,
-            "@x" => {
-                self.session.user_variable = value.into();
-                return;
-            }
-            "last_insert_id" => self.session.insert_id = value.parse().unwrap_or(0),
-            "autocommit" => {
-                let is_on = matches!(value, "1" | "ON" | "DEFAULT");
-                if is_on && self.session.in_transaction {
-                    cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
-                    self.session.in_transaction = false;
-                }
-                let value = if is_on { "ON" } else { "OFF" };
-                self.session.variables.insert(name.into(), value.into());
-                reported.push((name.into(), value.into()));
-                return;
-            }
-            "sql_mode" if value == "@@session.sql_mode" => {
-                let present = self.session.variables.get(name).map_or(DEFAULT_SQL_MODE, String::as_str);
-                reported.push((name.into(), present.into()));
-                return;
-            }
-            _ if name.starts_with("session_track_") => self.session.is_tracking = true,
-            _ if value == "DEFAULT" => drop(self.session.variables.remove(name)),
-            _ => drop(self.session.variables.insert(name.into(), value.into())),
-        }
-        if name == "character_set_connection" {
-            self.session.variables.insert("collation_connection".into(), default_collation(value).into());
-        }
-        reported.push((name.into(), value.into()));
     }
 
     fn show_warnings(&mut self) {
@@ -598,11 +509,6 @@ impl Conn {
         }
         self.statement(cluster, &token, &text, true, now);
     }
-}
-
-/// The collation that a character set begins with.
-pub(crate) fn default_collation(charset: &str) -> &'static str {
-    if charset == "latin1" { "latin1_swedish_ci" } else { "utf8mb4_general_ci" }
 }
 
 /// The number in `..., LAST_INSERT_ID(n)`.

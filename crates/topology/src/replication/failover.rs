@@ -214,7 +214,7 @@ impl<'m> Line<'m, '_> {
             (Origin::Writable(origin), Some(_)) if Some(origin) != writer => {
                 let source = state.source.as_ref().and_then(|link| link.endpoint.clone());
                 let source = source.or_else(|| self.endpoint(origin).cloned())?;
-                Some(OutOfService::leaving(Reason::OtherSource { source }))
+                Some(OutOfService::leaving(Reason::OtherSource { of: source }))
             }
             (Origin::Nobody(_), Some(writer)) => Some(OutOfService::leaving(Reason::NoSource { writer })),
             (Origin::Nobody(root) | Origin::Writable(root), None) if self.is_of_another_line(root) => {

@@ -69,7 +69,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn of_seed(seed: u64, breach: Option<Breach>) -> Self {
-        let mut random = SplitMix::new(seed ^ 0xA67E_E3);
+        let mut random = SplitMix::new(seed ^ 0x00A6_7EE3);
         let servers = random.pick(&[2, 3, 3]);
         let count = random.pick(&[1, 2, 2, 3]);
         Self {

@@ -9,10 +9,10 @@ use weir_lab::{Error, Moment};
 use weir_testkit::{hostgroup, preflight};
 
 use super::GRACE_MS;
-use crate::peer::{Peer, Told, WeirPeer};
+use crate::peer::{Peer, start_weir};
 use crate::run::Run;
 use crate::stage::{Finished, Stage};
-use weir_lab::servers::{Server, Servers};
+use weir_lab::servers::{RunningWeir, Server, Servers, Told};
 
 /// The longest until both Weirs know each other, see all servers well, and could move the role.
 const READY_TIMEOUT_S: u64 = 60;
@@ -39,7 +39,7 @@ impl Pair {
             [preflight::free_address(Ipv4Addr::LOCALHOST)?, preflight::free_address(Ipv4Addr::LOCALHOST)?];
         let is_replication = matches!(stage.servers()?, Servers::Replication(_));
         let start = |admin: SocketAddrV4| {
-            let started = WeirPeer::start(stage, |config| {
+            let started = start_weir(stage, |config| {
                 let mut row = vec![
                     ("writer_hostgroup", hostgroup::WRITER.into()),
                     ("switchover_pin_grace_ms", i64::from(GRACE_MS).into()),
@@ -65,12 +65,12 @@ impl Pair {
     }
 
     /// One of them, counted from 0.
-    pub(super) fn weir(&self, at: usize) -> Result<&WeirPeer, Error> {
+    pub(super) fn weir(&self, at: usize) -> Result<&RunningWeir, Error> {
         let weir = self.weirs.get(at).and_then(Peer::weir);
         weir.ok_or_else(|| Error::Impossible("no Weir".to_owned()))
     }
 
-    fn both(&self) -> Result<[&WeirPeer; 2], Error> {
+    fn both(&self) -> Result<[&RunningWeir; 2], Error> {
         Ok([self.weir(0)?, self.weir(1)?])
     }
 
@@ -93,7 +93,7 @@ impl Pair {
                     return look_again(stage);
                 }
             }
-            let told = self.weir(by)?.tell(&["switchover", &WeirPeer::hostgroup(), "--dry-run"])?;
+            let told = self.weir(by)?.tell(&["switchover", &RunningWeir::hostgroup(), "--dry-run"])?;
             last.clone_from(&told.text);
             if told.succeeded { Ok(true) } else { look_again(stage) }
         });
@@ -143,7 +143,7 @@ impl Pair {
         &self,
         stage: &Stage<'_>,
         server: &Server,
-        weirs: &[&WeirPeer],
+        weirs: &[&RunningWeir],
     ) -> Result<Told, Error> {
         wait(stage, server, weirs, "is out and empty", |place| {
             place["status"] == "OFFLINE_SOFT" && place["used"].as_u64() == Some(0)
@@ -159,7 +159,7 @@ impl Pair {
 fn wait(
     stage: &Stage<'_>,
     server: &Server,
-    weirs: &[&WeirPeer],
+    weirs: &[&RunningWeir],
     what: &str,
     is_so: impl Fn(&Value) -> bool,
 ) -> Result<Told, Error> {

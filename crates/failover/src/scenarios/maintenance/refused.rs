@@ -9,12 +9,11 @@ use weir_lab::{Error, Moment, rows};
 use weir_testkit::Account;
 
 use super::pair::{Pair, Runs};
-use super::{AFTERMATH_MS, GAP, spread, undisturbed};
-use crate::peer::{Told, WeirPeer};
+use super::{AFTERMATH_MS, GAP, spread};
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::stage::Stage;
-use weir_lab::servers::Server;
+use weir_lab::servers::{RunningWeir, Server, Told};
 
 /// The longest time without an answer while an order is refused. A machine that makes more than half of it by itself may
 /// make twice as much.
@@ -73,7 +72,7 @@ pub(super) fn run(stage: &Stage<'_>, pair: &Pair) -> Result<Seen, Error> {
 impl Refusals<'_> {
     /// What can never be.
     fn nonsense(&mut self, writer: &Server) -> Result<(), Error> {
-        let hostgroup = WeirPeer::hostgroup();
+        let hostgroup = RunningWeir::hostgroup();
         let address = writer.address.to_string();
         let orders: [(&[&str], &str); 4] = [
             (&["switchover", NO_HOSTGROUP], "is not the writer hostgroup of a cluster"),
@@ -87,7 +86,7 @@ impl Refusals<'_> {
     /// One reader is drained, then it is down, then the other one is drained, too.
     fn without_a_server(&mut self, writer: &Server) -> Result<(), Error> {
         let (stage, pair) = (self.stage, self.pair);
-        let hostgroup = WeirPeer::hostgroup();
+        let hostgroup = RunningWeir::hostgroup();
         let [one, two] = [pair.reader(stage, writer, 0)?, pair.reader(stage, writer, 1)?];
         let [first, second] = [one.address.to_string(), two.address.to_string()];
         self.prepare(&["drain", &first])?;
@@ -115,7 +114,7 @@ impl Refusals<'_> {
         let reader = pair.reader(stage, &pair.ready(stage, 0)?, 0)?.address.to_string();
         let mut session = rows::connect(weir.target().writes, &Account::APP.into())?;
         session.query("CREATE TEMPORARY TABLE kept (id INT)")?;
-        let hostgroup = WeirPeer::hostgroup();
+        let hostgroup = RunningWeir::hostgroup();
         let before = weir.times_logged(BEGINS);
         self.runs.mark("switchover that waits for a session");
         let told = thread::scope(|scope| -> Result<Told, Error> {
@@ -188,7 +187,7 @@ impl Refusals<'_> {
             if not_done.is_none() { "yes" } else { "no" },
             not_done.is_none(),
         );
-        undisturbed(&mut goals, &figures);
+        goals.undisturbed(&figures);
         let mut sorted = pauses;
         sorted.sort_by(f64::total_cmp);
         let note = format!(

@@ -8,6 +8,7 @@
 //! what it has received; CHANGE REPLICATION SOURCE throws away what was received and not applied; a source refuses a
 //! replica that has what it lacks; a server that comes back is what its configuration file makes of it.
 
+mod orders;
 mod procedures;
 mod remote;
 mod replication;
@@ -562,37 +563,6 @@ impl Model for AutoFailover {
 }
 
 impl AutoFailover {
-    /// A Weir is about it, or somebody has to finish what one has left.
-    fn is_being_moved(&self) -> bool {
-        self.servers.iter().any(|server| server.lock.is_some()) || self.half_made().is_some()
-    }
-
-    /// What a switchover has left that is neither finished nor undone.
-    fn half_made(&self) -> Option<String> {
-        let is_stopped = |node: &usize| {
-            let server = &self.servers[*node];
-            server.is_stopped_by_weir && server.thread.as_ref().is_some_and(|thread| !thread.started)
-        };
-        let count = self.servers.len();
-        if let Some(node) = (0..count).find(is_stopped) {
-            return Some(format!("n{node} was left stopped"));
-        }
-        let nobody_writes = self.servers.iter().all(|server| server.read_only);
-        let closed = (0..count).find(|node| self.servers[*node].is_closed_by_weir);
-        closed.filter(|_| nobody_writes).map(|node| format!("n{node} was left read_only, and nobody writes"))
-    }
-
-    /// Several Weirs may be told so at once, and each something else.
-    fn order(&mut self, node: usize) {
-        let count = self.servers.len();
-        let several = self.random.percent(60);
-        for weir in 0..WEIRS_MAX {
-            if several || self.random.percent(40) {
-                self.orders[weir] = Some((node + weir) % count);
-            }
-        }
-    }
-
     /// The first transactions of a server.
     fn position(&self, node: usize, count: usize) -> String {
         self.servers[node].log[..count].iter().map(|write| format!("{write},")).collect()
