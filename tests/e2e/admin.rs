@@ -306,6 +306,8 @@ fn verbs(env: &Env) -> CaseResult {
     ensure!(std::net::TcpStream::connect(weir.addr()).is_err(), "a new client is taken");
     stays.value("SELECT 1")?;
     admin.run("PROXYSQL RESUME")?;
+    // When PAUSE is answered the address is free.
+    admin.run(&"PROXYSQL PAUSE; PROXYSQL RESUME;".repeat(50))?;
     let mut victim = Session::with(weir.addr(), &login)?;
     admin.run(&format!("KILL CONNECTION {}", victim.id()))?;
     ensure!(victim.value("SELECT 1").is_err(), "the session lives");

@@ -191,6 +191,7 @@ impl Driver {
         {
             tracing::error!(%error, "a listener could not be registered");
         }
+        drop(news.barriers);
     }
 
     /// Takes clients from these listeners and no others.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -60,6 +60,8 @@ pub(crate) struct News {
     pub(crate) clients: Vec<Accepted>,
     /// The listeners are others now: watch these.
     pub(crate) listeners: Option<Vec<Listening>>,
+    /// Dropped when all that has been done: who waits for it goes on then.
+    pub(crate) barriers: Vec<Sender<()>>,
 }
 
 impl Lobby {
@@ -93,6 +95,7 @@ impl Lobby {
                 Message::Client(client) => news.clients.push(client),
                 Message::Listen(listeners) if self.is_accepting => news.listeners = Some(listeners),
                 Message::Listen(_) => {}
+                Message::Barrier(barrier) => news.barriers.push(barrier),
                 Message::Drain(drain) => {
                     self.is_accepting = false;
                     news.listeners = Some(Vec::new());

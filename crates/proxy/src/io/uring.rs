@@ -221,6 +221,7 @@ impl Driver {
             self.lobby.set_listeners(listeners);
             self.watch_listeners()?;
         }
+        drop(news.barriers);
         Ok(())
     }
 
