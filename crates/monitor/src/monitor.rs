@@ -160,7 +160,7 @@ impl Planner {
 
     fn order(&self, writer_hostgroup: u32, to: &Endpoint, step: SwitchStep) {
         let (published, is_published) = sync_channel(0);
-        let switch = Switch { writer_hostgroup, to: to.clone(), step };
+        let switch = Switch { writer_hostgroup, to: to.clone(), step, ordered_at: 0 };
         if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }

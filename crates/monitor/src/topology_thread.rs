@@ -186,8 +186,7 @@ impl TopologyThread {
                 return Some(published);
             }
             Event::Switch { switch, published } => {
-                self.forget_switch(switch.writer_hostgroup);
-                self.switches.push(switch);
+                self.begin_switch(switch);
                 return Some(published);
             }
             Event::SwitchEnds { writer_hostgroup } => self.forget_switch(writer_hostgroup),

@@ -7,7 +7,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use weir_monitor::{LatestRoles, Reporter};
-use weir_topology::{Endpoint, Group, InstanceId, Leadership, Roles};
+use weir_topology::{Endpoint, Group, InstanceId, Roles};
 
 use crate::context::Context;
 use crate::error::SwitchoverError;
@@ -159,7 +159,7 @@ impl OperationRunner {
             let leadership = group.and_then(|group| group.leadership.as_ref());
             let awaited = leadership.map(|leadership| leadership.awaited.clone()).unwrap_or_default();
             // What was read with the announcement tells who is there: a lone Weir reads seldom.
-            let is_announced = leadership.is_none_or(|known| is_announced(known, &self.context.instance));
+            let is_announced = leadership.is_none_or(|known| known.is_announced);
             if awaited.is_empty() && is_announced {
                 return Ok(());
             }
@@ -186,12 +186,6 @@ impl OperationRunner {
             .group(hostgroup)
             .is_some_and(|group| group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()))
     }
-}
-
-/// Whether the row announces a switchover of this Weir.
-fn is_announced(leadership: &Leadership, instance: &str) -> bool {
-    let switching = leadership.row.as_ref().and_then(|row| row.switching.as_ref());
-    switching.is_some_and(|switching| *switching.by == *instance)
 }
 
 /// Servers that leave a cluster whose Weirs tell each other of that.

@@ -47,6 +47,8 @@ pub struct Leadership {
     pub proposal: Option<Proposal>,
     /// What this Weir should say of itself.
     pub announcement: Announcement,
+    /// The row announces the planned change that was ordered here last, and not an earlier one.
+    pub is_announced: bool,
     /// Other Weirs that may still write while this one wants to move the role.
     pub awaited: Vec<InstanceId>,
     /// Other Weirs that have been heard of lately.
@@ -147,7 +149,7 @@ impl Leadership {
         now: Millis,
     ) -> Self {
         let mut leadership = before.cloned().unwrap_or_default();
-        (leadership.proposal, leadership.awaited) = (None, Vec::new());
+        (leadership.proposal, leadership.awaited, leadership.is_announced) = (None, Vec::new(), false);
         leadership.learn_row(reads.clone(), former_view, now);
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
             leadership.learn_peers(newest, policy, now);
@@ -441,8 +443,15 @@ impl Leadership {
         let from = (row.epoch, row.version);
         let switch = switch.filter(|(switch, _)| switch.to != row.writer);
         let is_mine = row.switching.as_ref().map(|switching| switching.by == policy.instance);
+        let announces = |switch: &Switch| {
+            row.version > switch.ordered_at
+                && row.switching.as_ref().is_some_and(|switching| switching.to == switch.to)
+        };
+        self.is_announced = is_mine == Some(true) && switch.is_some_and(|(switch, _)| announces(switch));
         self.proposal = match (is_mine, switch) {
-            (None, Some((switch, _))) if switch.step == SwitchStep::Ask => {
+            (None | Some(true), Some((switch, _)))
+                if !self.is_announced && (switch.step == SwitchStep::Ask || is_mine.is_some()) =>
+            {
                 self.awaited = self.may_write(Some(row.version), now);
                 // Also where nobody has to answer: one that starts meanwhile holds, too.
                 Some(Proposal::Ask { from, to: switch.to.clone() })

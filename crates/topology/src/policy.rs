@@ -49,6 +49,9 @@ pub struct Switch {
     pub to: Endpoint,
     /// How far it has come.
     pub step: SwitchStep,
+    /// The version of the newest epoch row that was known when it was ordered, 0 without one. What that row announces
+    /// belongs to an earlier order, whose end may be on its way to the table.
+    pub ordered_at: u64,
 }
 
 /// The steps of a planned change.

@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use weir_client::Options;
 use weir_topology::{
     DrainRow, Endpoint, EpochRead, EpochUse, Flavour, InstanceId, Intent, Millis, Policy, Reason,
-    ReplicationPolicy, ServerState, SwitchStep, Wish,
+    ReplicationPolicy, ServerState, Switch, SwitchStep, Wish,
 };
 
 use super::TopologyThread;
@@ -125,6 +125,21 @@ impl TopologyThread {
                 .and_then(|leadership| leadership.row.as_ref());
             switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer != switch.to)
         });
+    }
+
+    /// A step of a planned change; the first one is ordered now.
+    pub(super) fn begin_switch(&mut self, switch: Switch) {
+        let hostgroup = switch.writer_hostgroup;
+        let asked = self.switches.iter().find(|known| known.writer_hostgroup == hostgroup);
+        let ordered_at = match asked.filter(|_| switch.step == SwitchStep::Move) {
+            Some(asked) => asked.ordered_at,
+            None => {
+                let leadership = self.roles.group(hostgroup).and_then(|group| group.leadership.as_ref());
+                leadership.and_then(|known| known.row.as_ref()).map_or(0, |row| row.version)
+            }
+        };
+        self.forget_switch(hostgroup);
+        self.switches.push(Switch { ordered_at, ..switch });
     }
 
     /// A planned change is given up.

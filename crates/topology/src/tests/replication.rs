@@ -395,7 +395,7 @@ fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
         world.decide();
         world.roles.groups[0].leadership.clone().unwrap()
     };
-    let switch = Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Ask };
+    let switch = Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Ask, ordered_at: 5 };
     world.policy.switches = vec![switch];
     // Node 0 took over from node 2 a moment ago; b had said that it held for that.
     let early = see(&mut world, read(2, 4, None, 4));
@@ -410,8 +410,17 @@ fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
     assert_eq!(world.roles.groups[0].leadership.clone().unwrap().awaited, ["b".into()]);
     world.see_server(2, server(true, Lag::Seconds(0)));
     let switching = Some(Switching { to: node(1), by: "a".into() });
-    assert_eq!(see(&mut world, read(0, 6, switching.clone(), 4)).awaited, ["b".into()]);
-    assert_eq!(see(&mut world, read(0, 6, switching, 6)).awaited, []);
+    let announced = see(&mut world, read(0, 6, switching.clone(), 4));
+    assert_eq!((announced.is_announced, announced.awaited), (true, vec!["b".into()]));
+    assert_eq!(see(&mut world, read(0, 6, switching.clone(), 6)).awaited, []);
+    // Ordered again after that was given up: the end of the first announcement may be on its way, and b goes on then.
+    world.policy.switches[0].ordered_at = 6;
+    let again = see(&mut world, read(0, 6, switching.clone(), 6));
+    assert!(!again.is_announced && matches!(again.proposal, Some(Proposal::Ask { .. })), "{again:?}");
+    let elsewhere = Some(Switching { to: node(2), by: "a".into() });
+    assert!(!see(&mut world, read(0, 7, elsewhere, 7)).is_announced, "another target");
+    let asked = see(&mut world, read(0, 8, switching, 7));
+    assert_eq!((asked.is_announced, asked.awaited), (true, vec!["b".into()]));
 }
 
 /// Writes of one source need not be at another.

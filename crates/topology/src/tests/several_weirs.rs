@@ -481,7 +481,7 @@ fn who_starts_later_goes_by_the_row() {
 #[test]
 fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     let (mut a, mut b, tables) = two();
-    let switch = |step| vec![Switch { writer_hostgroup: 100, to: node(2), step }];
+    let switch = |step| vec![Switch { writer_hostgroup: 100, to: node(2), step, ordered_at: 0 }];
     a.world.policy.switches = switch(SwitchStep::Ask);
     a.settle();
     assert_eq!(a.leadership().awaited, ["b".into()]);

@@ -41,6 +41,8 @@ pub(crate) struct Switchover {
     pub(crate) to: usize,
     pub(crate) step: Step,
     pub(crate) since: u64,
+    /// The row's version when the others were asked.
+    pub(crate) ordered_at: u64,
 }
 
 pub(crate) struct Weir {
@@ -57,6 +59,8 @@ pub(crate) struct Weir {
     /// Something since its last decision.
     pub(crate) has_seen: bool,
     pub(crate) switchover: Option<Switchover>,
+    /// A switchover that its user orders once more: from where, to where and when.
+    pub(crate) reorder: Option<(usize, usize, u64)>,
     /// Transactions of its sessions: on which server, until when.
     pub(crate) transactions: Vec<(usize, u64)>,
     /// The server that its user keeps out.
@@ -107,6 +111,7 @@ impl Weir {
             is_writing: false,
             has_seen: false,
             switchover: None,
+            reorder: None,
             transactions: Vec::new(),
             keeps_out: None,
         }
@@ -128,6 +133,12 @@ impl Weir {
     pub(crate) fn foreign(&self) -> Option<u64> {
         let epoch = self.policy.epoch.as_ref()?;
         self.leadership()?.foreign_switch(epoch).map(|(_, version)| version)
+    }
+
+    /// Whether the row announces a switchover of its own, of whichever order.
+    pub(crate) fn announces(&self) -> bool {
+        let row = self.leadership().and_then(|known| known.row.as_ref());
+        row.and_then(|row| row.switching.as_ref()).is_some_and(|switching| switching.by == self.instance)
     }
 
     pub(crate) fn sees(&mut self, at: usize, read_only: bool, source: Option<usize>, now: u64) {
@@ -173,6 +184,7 @@ impl Weir {
             writer_hostgroup: WRITERS,
             to: server(switchover.to),
             step: SwitchStep::Ask,
+            ordered_at: switchover.ordered_at,
         };
         self.policy.switches = asks.map(switch).into_iter().collect();
         let drains = self.drains();

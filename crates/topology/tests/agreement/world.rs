@@ -32,6 +32,8 @@ pub(crate) enum Breach {
     NotHeldForOthers,
     DrainsOfWritersUntold,
     AskedForEver,
+    /// What an earlier order has announced counts for the next one.
+    AnnouncedBefore,
 }
 
 /// What takes its time on the way to a server, or back.
@@ -128,8 +130,10 @@ impl World {
     }
 
     fn send(&mut self, message: Message) {
-        let delay =
-            if self.random.percent(95) { self.random.within(0..20) } else { self.random.within(0..300) };
+        // Needs a read that is as late as the end of an announcement is early.
+        let fast = if self.breach == Some(Breach::AnnouncedBefore) { 50 } else { 95 };
+        let is_fast = self.random.percent(fast);
+        let delay = self.random.within(if is_fast { 0..20 } else { 0..300 });
         self.on_the_way.push((self.now + delay, message));
     }
 
@@ -232,7 +236,7 @@ impl World {
         if weir.switchover.is_some() || from == to || self.kept_out.is_some() {
             return;
         }
-        weir.switchover = Some(Switchover { from, to, step: Step::Begins, since: now });
+        weir.switchover = Some(Switchover { from, to, step: Step::Begins, since: now, ordered_at: 0 });
         self.note(format!("weir{index} is to move the role from {from} to {to}"));
     }
 
@@ -322,6 +326,14 @@ impl World {
                 self.answer(index, life, at, Millis(now), false);
             }
         }
+        if let Some((from, to, _)) = weir.reorder.take_if(|(_, _, at)| now >= *at)
+            && weir.switchover.is_none()
+            && weir.writer() == Some(from)
+            && self.kept_out.is_none()
+        {
+            weir.switchover = Some(Switchover { from, to, step: Step::Begins, since: now, ordered_at: 0 });
+            self.note(format!("weir{index} is to move the role once more from {from} to {to}"));
+        }
         let moved = self.go_on(index, &mut weir);
         self.weirs[index] = Some(weir);
         moved
@@ -344,19 +356,27 @@ impl World {
                 }
                 if is_known {
                     (own.step, own.since) = (Step::Waits, now);
+                    let row = weir.leadership().and_then(|known| known.row.as_ref());
+                    own.ordered_at = row.map_or(0, |row| row.version);
                     weir.has_seen = true;
                 }
             }
             // One decision has been made since.
             Step::Waits if now > own.since => {
-                if weir.foreign().is_some() || now > own.since + GRACE {
+                // Its user has thought better of it, and orders the next one while the end of this one is on its way.
+                let often = if breach == Some(Breach::AnnouncedBefore) { 30 } else { 8 };
+                let is_broken_off =
+                    now < BUSY && self.random.percent(if awaited.is_empty() { often } else { 1 });
+                if weir.foreign().is_some() || now > own.since + GRACE || is_broken_off {
                     self.note(format!("weir{index} gives up: {awaited:?}"));
+                    if is_broken_off {
+                        weir.reorder = Some((own.from, own.to, now + self.random.within(5..60)));
+                    }
                     return Ok(());
                 }
-                let row = weir.leadership().and_then(|known| known.row.as_ref());
-                let switching = row.and_then(|row| row.switching.as_ref());
                 // Who was there when it was announced is known.
-                let is_announced = switching.is_some_and(|known| known.by == weir.instance)
+                let is_announced = weir.leadership().is_some_and(|known| known.is_announced)
+                    || breach == Some(Breach::AnnouncedBefore) && weir.announces()
                     || breach == Some(Breach::NotAnnounced);
                 let is_free = is_announced && awaited.is_empty() || breach == Some(Breach::NobodyIsWaitedFor);
                 if is_free && weir.transactions.is_empty() && self.lock.is_none() {

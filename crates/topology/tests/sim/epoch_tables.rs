@@ -91,6 +91,8 @@ pub(crate) struct EpochState {
     under_way: [Option<(usize, Time)>; 2],
     /// A planned change that it makes.
     pub(crate) switch: Option<(usize, SwitchStep, Time)>,
+    /// The row's version when that was ordered.
+    pub(crate) ordered_at: u64,
     /// Its clients hold for a switchover, its own or another's.
     pub(crate) holds: bool,
     /// Writes of its clients that have not been answered, and when they were sent.
@@ -148,7 +150,7 @@ impl Weir {
         }
         let agreed = self
             .leadership()
-            .is_some_and(|leadership| leadership.awaited.is_empty() && leadership.row.is_some());
+            .is_some_and(|leadership| leadership.awaited.is_empty() && leadership.is_announced);
         if let Some((_, step, since)) = &mut self.epoch_state.switch
             && agreed
             && is_clear
@@ -156,7 +158,8 @@ impl Weir {
         {
             *step = SwitchStep::Move;
         }
-        let switch = |(to, step, _)| Switch { writer_hostgroup: WRITERS, to: endpoint(to), step };
+        let ordered_at = self.epoch_state.ordered_at;
+        let switch = |(to, step, _)| Switch { writer_hostgroup: WRITERS, to: endpoint(to), step, ordered_at };
         self.settings.policy.switches = self.epoch_state.switch.into_iter().map(switch).collect();
     }
 }

@@ -497,11 +497,17 @@ impl Weir {
     /// A planned change of the writer.
     pub(crate) fn switch_to(&mut self, node: usize, now: Time) {
         if self.settings.policy.epoch.is_some() {
+            let row = self.leadership().and_then(|leadership| leadership.row.as_ref());
+            self.epoch_state.ordered_at = row.map_or(0, |row| row.version);
             self.epoch_state.switch = Some((node, SwitchStep::Ask, now));
             return;
         }
-        self.settings.policy.switches =
-            vec![Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move }];
+        self.settings.policy.switches = vec![Switch {
+            writer_hostgroup: WRITERS,
+            to: endpoint(node),
+            step: SwitchStep::Move,
+            ordered_at: 0,
+        }];
     }
 
     /// Begins the switchover that a Weir makes by itself, where the role goes back in order; whether it has.
