@@ -181,6 +181,12 @@ fn second_of_two(env: &Env, family: Family) -> CaseResult {
         let said = text(&second.stderr);
         ensure!(!second.status.success(), "a second switchover: {}", text(&second.stdout));
         ensure!(said.contains("another Weir, is under way") && !said.contains("are held"), "{said}");
+        // Nor is the next writer to leave under its hands.
+        let target = said.split_once("a switchover to ").and_then(|(_, rest)| rest.split_once(" by "));
+        let (target, _) = target.ok_or_else(|| format!("names no target: {said}"))?;
+        let drained = run(&two, &["drain", target])?;
+        let said = text(&drained.stderr);
+        ensure!(!drained.status.success() && said.contains("it is to be the writer of hostgroup"), "{said}");
         // It still writes where it did.
         kept.run("INSERT INTO kept VALUES (1)")?;
         kept.run("INSERT INTO numbers VALUES (1000, 1)")?;

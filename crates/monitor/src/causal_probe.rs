@@ -18,6 +18,7 @@
 pub(crate) mod alarm;
 #[cfg(test)]
 mod fake;
+mod pace;
 mod reads;
 mod replication;
 
@@ -36,9 +37,6 @@ use crate::probe_thread::{Order, ends};
 use crate::settings::Kind;
 use crate::topology_thread::Event;
 
-/// The shortest time from the beginning of one read to that of the next: a thousand a second cost a busy cluster 7 % of its
-/// writes.
-const GAP: Duration = Duration::from_millis(2);
 /// The pause after a read, while somebody writes and nobody waits.
 const PAUSE: Duration = Duration::from_millis(25);
 /// The pause between reads that would tell nobody anything new.

@@ -186,6 +186,8 @@ struct Session {
 impl Session {
     fn open(options: &Options, waiting: Option<&'static str>) -> Result<Self, Fault> {
         let mut connection = Connection::connect(options)?;
+        // `autocommit = 0`, or an init_connect that sets it, would keep all of this in one transaction that never ends.
+        connection.query("SET SESSION autocommit = 1")?;
         let guard = match waiting {
             Some(waiting) => {
                 connection.query(waiting)?;

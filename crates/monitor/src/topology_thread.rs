@@ -386,6 +386,7 @@ impl TopologyThread {
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);
         self.end_switches();
+        self.forget_answered();
         self.note_epochs();
         self.limit_writes(now);
         if changed {

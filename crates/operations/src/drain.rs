@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
 
-use crate::error::DrainError;
+use crate::error::{DrainError, SwitchoverError};
 use crate::operation_runner::OperationRunner;
 use crate::peer_agreement::another_switchover;
 use crate::progress::Progress;
@@ -42,14 +42,37 @@ impl OperationRunner {
         let is_new = !self.context.drained.all().contains(endpoint);
         let written = self.with_writer(endpoint);
         if is_new {
+            self.is_no_target(endpoint)?;
             self.move_writer_role(endpoint, progress)?;
         }
         let done = self.set_drained(endpoint, true, "drained: it gets no new work")?;
         self.tell_others(endpoint, progress);
         if is_new {
+            // Announced just now, by a Weir that could not know yet.
+            if let Err(cause) = self.is_no_target(endpoint) {
+                self.set_drained(endpoint, false, "not drained: it is about to be the writer")?;
+                return Err(cause);
+            }
             self.keep_a_writer(endpoint, &written)?;
         }
         Ok(done)
+    }
+
+    /// Whether no other Weir is about to make the server the writer.
+    fn is_no_target(&self, endpoint: &Endpoint) -> Result<(), DrainError> {
+        let roles = self.context.roles.latest();
+        for group in &roles.groups {
+            if let Some(cause) = another_switchover(group, &self.context.instance)
+                && matches!(&cause, SwitchoverError::AnotherSwitchover { to, .. } if to == endpoint)
+            {
+                return Err(DrainError::BecomesWriter {
+                    server: endpoint.clone(),
+                    hostgroup: group.writer_hostgroup,
+                    cause: Box::new(cause),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The Galera clusters of a server that have a writer. There nothing but what users want keeps a node from writing.

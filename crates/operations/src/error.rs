@@ -86,6 +86,12 @@ pub enum SwitchoverError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// Who holds for it is not known any more.
+    #[error("the switchover to {to} is not announced to the other Weirs any more (see the log)")]
+    Unannounced {
+        /// The target.
+        to: Endpoint,
+    },
     /// A worker that has not answered may still let sessions write.
     #[error("a worker has been too busy to answer for seconds")]
     BusyWorker,
@@ -226,6 +232,16 @@ pub enum DrainError {
         /// The writer hostgroup.
         hostgroup: u32,
         /// Why the role stays.
+        cause: Box<SwitchoverError>,
+    },
+    /// Another Weir is about to make it the writer.
+    #[error("{server} was not drained: it is to be the writer of hostgroup {hostgroup}: {cause}")]
+    BecomesWriter {
+        /// The server.
+        server: Endpoint,
+        /// The writer hostgroup.
+        hostgroup: u32,
+        /// The switchover.
         cause: Box<SwitchoverError>,
     },
     /// Other Weirs have drained the other servers at the same moment.

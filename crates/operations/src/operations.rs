@@ -167,8 +167,10 @@ impl Operations {
             News::Ended { operation, outcome } => {
                 let ended = self.running.remove(&operation);
                 self.take_outcome(outcome);
-                // Only one that has panicked leaves anything held.
-                ended.map(|running| running.clusters).unwrap_or_default()
+                // Only one that has panicked leaves anything held, here or by others.
+                let clusters = ended.map(|running| running.clusters).unwrap_or_default();
+                clusters.iter().for_each(|hostgroup| self.context.planner.switch_ends(*hostgroup));
+                clusters
             }
         }
     }

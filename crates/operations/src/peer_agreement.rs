@@ -14,7 +14,7 @@ use crate::error::SwitchoverError;
 use crate::operation_runner::{LOOK_EVERY, OperationRunner};
 use crate::operations::Operations;
 use crate::proxy::Proxy;
-use crate::switchover::Plan;
+use crate::switchover::{Plan, why_not};
 
 /// How often sessions are counted on servers that leave.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
@@ -151,17 +151,19 @@ impl OperationRunner {
         let mut told = false;
         loop {
             let roles = self.context.roles.latest();
-            let group = roles.group(plan.order.writer_hostgroup);
+            let group = roles.group(plan.order.writer_hostgroup).ok_or(SwitchoverError::NotConfigured)?;
             // Two that ask at the same moment: nobody is asked for the one that came later.
-            if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
+            if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(cause);
             }
-            let leadership = group.and_then(|group| group.leadership.as_ref());
+            let leadership = group.leadership.as_ref();
             let awaited = leadership.map(|leadership| leadership.awaited.clone()).unwrap_or_default();
-            // What was read with the announcement tells who is there: a lone Weir reads seldom.
-            let is_announced = leadership.is_none_or(|known| known.is_announced);
+            // What was read with the announcement tells who is there: a lone Weir reads seldom. Where others could be
+            // asked when it began and can't be any more, nobody knows.
+            let is_announced = leadership.map_or(!plan.is_agreed, |known| known.is_announced);
             if awaited.is_empty() && is_announced {
-                return Ok(());
+                // Another Weir's user may have drained it before that one knew of this.
+                return self.can_write(group, plan);
             }
             if !is_announced && begun.elapsed() >= ANSWER_WAIT {
                 return Err(SwitchoverError::OthersUnknown { seconds: ANSWER_WAIT.as_secs() });
@@ -177,6 +179,14 @@ impl OperationRunner {
             }
             self.look_again()?;
         }
+    }
+
+    /// Whether the target could still have the role.
+    pub(crate) fn can_write(&self, group: &Group, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
+        if group.successors.contains(&plan.to) || group.writers == [plan.to.clone()] {
+            return Ok(());
+        }
+        Err(SwitchoverError::CannotWriteAnyMore { to: plan.to.clone(), why: why_not(group, &plan.to) })
     }
 
     /// Whether the role moves by the epoch row.

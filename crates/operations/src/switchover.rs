@@ -76,6 +76,8 @@ pub(crate) struct Plan<'a> {
     flavour: Flavour,
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
+    /// Other Weirs can be asked.
+    pub(crate) is_agreed: bool,
     /// How long transactions and pins on the old writer are waited for.
     pub(crate) grace: Duration,
 }
@@ -183,7 +185,8 @@ impl OperationRunner {
         }
         let own = self.context.config.topology_of(hostgroup).switchover_pin_grace;
         let grace = order.grace_ms.map_or(own, Duration::from_millis);
-        Ok(Plan { order, progress, flavour: group.flavour, from, to, grace })
+        let is_agreed = group.leadership.is_some();
+        Ok(Plan { order, progress, flavour: group.flavour, from, to, is_agreed, grace })
     }
 
     /// Everything that can be missing is looked for here.
@@ -253,12 +256,26 @@ impl OperationRunner {
 
     /// Waits until the monitor has seen that another server writes now.
     fn wait_writer(&self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), SwitchoverError> {
+        self.wait_writer_while(plan, server, |_| Ok(()))
+    }
+
+    /// The same, as long as that is still possible.
+    fn wait_writer_while(
+        &self,
+        plan: &Plan<'_>,
+        server: &Endpoint,
+        is_possible: impl Fn(&Group) -> Result<(), SwitchoverError>,
+    ) -> Result<(), SwitchoverError> {
         let until = Instant::now() + FOLLOW_WAIT;
-        while self.writers(plan) != [server.clone()] {
+        loop {
+            let roles = self.context.roles.latest();
+            let group = roles.group(plan.order.writer_hostgroup).ok_or(SwitchoverError::NotConfigured)?;
+            if group.writers == [server.clone()] {
+                return Ok(());
+            }
+            is_possible(group)?;
             if Instant::now() >= until {
-                let roles = self.context.roles.latest();
-                let why = roles.group(plan.order.writer_hostgroup).map(|group| why_not(group, server));
-                let why = why.unwrap_or_else(|| SwitchoverError::NotConfigured.to_string());
+                let why = why_not(group, server);
                 let (server, seconds) = (server.clone(), FOLLOW_WAIT.as_secs());
                 return Err(SwitchoverError::NotSeen { server, seconds, why });
             }
@@ -266,7 +283,6 @@ impl OperationRunner {
             self.context.reporter.suspect(&plan.to);
             sleep(LOOK_EVERY);
         }
-        Ok(())
     }
 
     /// Waits until nobody may write to the old writer, for so long; returns who may then.
@@ -314,7 +330,8 @@ impl OperationRunner {
     }
 }
 
-fn why_not(group: &Group, server: &Endpoint) -> String {
+/// Why a server can't have the role, in words.
+pub(crate) fn why_not(group: &Group, server: &Endpoint) -> String {
     let known = group.cannot_write.iter().find(|(known, _)| known == server);
     known.map_or_else(|| "it is not in this cluster".to_owned(), |(_, why)| why.to_string())
 }

@@ -305,3 +305,46 @@ fn a_failed_check_moves_those_who_wait_for_it() {
         assert_eq!(last(&bench).0, serves, "{readers}");
     }
 }
+
+/// It may find rows of others that no lock guards.
+#[test]
+fn a_change_waits_until_its_new_writer_has_what_the_old_one_had_acknowledged() {
+    let mut bench = bench_of(1, Consistency::Global);
+    let client = bench.client(0, "app");
+    bench.query(client, "INSERT INTO t SELECT a FROM u");
+    assert!(bench.is_answered(client) && last(&bench) == (0, 1), "it has been checked since it writes");
+    // The role moves. This one has not written yet.
+    let client = bench.client(0, "app");
+    let group = |server: usize, reader_hostgroup| Hostgroup {
+        is_replicated: true,
+        reader_hostgroup,
+        consistency: Consistency::Global,
+        ..support::hostgroup([server])
+    };
+    let rules = Rules::compile(&[], &[], Options::default()).unwrap();
+    bench.pass_ms(1);
+    bench.publish_rules(rules, [(0, group(1, Some(1))), (1, group(0, None))]);
+    bench.query(client, "INSERT INTO t SELECT a FROM u");
+    bench.pass_ms(1);
+    assert_eq!((bench.is_answered(client), last(&bench).1), (false, 1));
+    cover(&mut bench, 1..2);
+    assert!(bench.is_answered(client) && last(&bench) == (1, 2));
+    bench.query(client, "INSERT INTO t SELECT a FROM u");
+    assert!(bench.is_answered(client) && last(&bench) == (1, 3), "once is enough");
+}
+
+#[test]
+fn a_transaction_that_a_commit_begins_is_as_fresh_as_any() {
+    let mut bench = bench_of(1, Consistency::Global);
+    let client = bench.client(0, "app");
+    bench.query(client, "BEGIN");
+    cover(&mut bench, 0..1);
+    assert!(bench.is_answered(client));
+    bench.pass_ms(1);
+    bench.query(client, "COMMIT AND CHAIN");
+    assert_eq!(last(&bench).1, 1, "what was acknowledged since the first BEGIN has to be there, too");
+    cover(&mut bench, 0..1);
+    assert!(bench.is_answered(client) && last(&bench) == (0, 2));
+    bench.query(client, "SELECT a FROM t");
+    assert!(bench.is_answered(client) && last(&bench) == (0, 3));
+}

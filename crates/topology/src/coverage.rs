@@ -37,6 +37,8 @@ pub struct Coverage {
     begun_ns: AtomicU64,
     /// The first check that has not ended began then; 0: all have ended.
     pending_since_ns: AtomicU64,
+    /// No check begins before this moment.
+    next_ns: AtomicU64,
     /// How long checks take, a moving average. 0: none has ended yet.
     latency_ns: AtomicU64,
     /// Nobody checks: the server does not do what its manual says, or the account may not. A number of [`Unchecked`].
@@ -160,14 +162,15 @@ impl Coverage {
         };
         let age = |since: u64| now_ns.saturating_sub(since);
         let pending = self.pending_since_ns.load(Ordering::Relaxed);
+        let until_next = self.next_ns.load(Ordering::Relaxed).saturating_sub(now_ns);
         let (wait, late) = if pending == 0 {
-            (latency, 0)
+            (until_next + latency, 0)
         } else {
             let is_late = age(pending) > (LATE_FACTOR * latency).max(LATE_MIN_NS);
             let begun = self.begun_ns.load(Ordering::Relaxed);
             let rest = latency.saturating_sub(age(begun)).max(latency / 4);
-            let suffices = begun > moment_ns;
-            (if suffices { rest } else { rest + latency }, if is_late { age(pending) } else { 0 })
+            let wait = if begun > moment_ns { rest } else { rest.max(until_next) + latency };
+            (wait, if is_late { age(pending) } else { 0 })
         };
         Some(wait.max(late).max(1))
     }
@@ -223,6 +226,11 @@ impl Coverage {
     pub fn check_begins(&self, moment_ns: u64, oldest_ns: u64) {
         self.begun_ns.fetch_max(moment_ns, Ordering::SeqCst);
         self.pending_since_ns.store(oldest_ns, Ordering::Relaxed);
+    }
+
+    /// The next check begins no sooner than at this moment.
+    pub fn note_next(&self, moment_ns: u64) {
+        self.next_ns.store(moment_ns, Ordering::Relaxed);
     }
 
     /// The first check that has not ended began then; 0: there is none.
@@ -368,6 +376,8 @@ mod tests {
         coverage.check_begins(20 * MS, 20 * MS);
         assert_eq!(coverage.expected_wait_ns(15 * MS, 21 * MS), Some(MS), "one is under way");
         assert_eq!(coverage.expected_wait_ns(20 * MS, 21 * MS), Some(3 * MS), "another has to follow");
+        coverage.note_next(25 * MS);
+        assert_eq!(coverage.expected_wait_ns(20 * MS, 21 * MS), Some(6 * MS), "not before its time");
         assert_eq!(coverage.expected_wait_ns(15 * MS, 60 * MS), Some(40 * MS), "it is late");
         coverage.note_unchecked(Unchecked::NoPositions);
         assert_eq!(coverage.expected_wait_ns(70 * MS, 80 * MS), None);

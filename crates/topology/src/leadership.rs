@@ -413,6 +413,19 @@ impl Leadership {
         }
     }
 
+    /// The tables can't be read: what another Weir has announced counts as long as that one has been heard of lately. It
+    /// waits in vain for this one from then on.
+    pub(crate) fn forget_silent_switch(&mut self, policy: &EpochPolicy, now: Millis) {
+        let peers = &self.peers;
+        let is_silent = |switching: &mut Switching| {
+            let is_by = |peer: &Peer| peer.instance == switching.by && peer.is_live(policy, now);
+            switching.by != policy.instance && !peers.iter().any(is_by)
+        };
+        if let Some(row) = &mut self.row {
+            row.switching.take_if(is_silent);
+        }
+    }
+
     /// Notes for which announced switchover this Weir's sessions write no more.
     pub(crate) fn note_cleared(&mut self, cleared: Option<u64>, policy: &EpochPolicy) {
         let is_asked = self.foreign_switch(policy).is_some_and(|(_, asked)| Some(asked) == cleared);
@@ -466,7 +479,9 @@ impl Leadership {
             (Some(false), _) => {
                 let by = row.switching.as_ref().map(|switching| &switching.by);
                 let is_alive = |peer: &Peer| Some(&peer.instance) == by && peer.is_live(policy, now);
-                let is_abandoned = !self.peers.iter().any(is_alive);
+                // One that has been suspended itself knows of others what was so before.
+                let is_fresh = self.read_at.is_some_and(|at| now.since(at) < READ_AGE_MAX_MS);
+                let is_abandoned = is_fresh && !self.peers.iter().any(is_alive);
                 is_abandoned.then_some(Proposal::Unask { from })
             }
             (None, None) => None,

@@ -73,6 +73,7 @@ fn agree(
     };
     let Some(writer) = writer else {
         let mut leadership = before.leadership.clone()?;
+        leadership.forget_silent_switch(&epoch, health.now);
         if switch.is_some() {
             leadership.await_all(health.now);
         }

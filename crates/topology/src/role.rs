@@ -287,7 +287,8 @@ impl Group {
             group.leadership.clone().map(|leadership| {
                 let peers: Vec<_> = leadership.peers.into_iter().map(|peer| peer.instance).collect();
                 let heard_of = (peers, leadership.live, leadership.silent);
-                (leadership.row, leadership.awaited, leadership.deposed, leadership.drains, heard_of)
+                let switch = (leadership.is_announced, leadership.awaited);
+                (leadership.row, switch, leadership.deposed, leadership.drains, heard_of)
             })
         };
         let deeds = |group: &'_ Self| {

@@ -70,6 +70,33 @@ pub(crate) fn have_servers(config: &Config, lines: &ClusterLines<'_>, report: &m
     }
 }
 
+/// What the Weirs in front of a cluster agree on is kept on its servers, once: those of a second cluster can't agree on
+/// anything of their own there.
+pub(crate) fn one_cluster_per_server(config: &Config, servers: &Lines<'_>, report: &mut Report) {
+    let clusters: HashMap<u32, (&'static str, u32)> = config
+        .clusters()
+        .flat_map(|cluster| {
+            let whose = (cluster.table, cluster.writer_hostgroup);
+            cluster.hostgroups().map(move |hostgroup| (hostgroup, whose))
+        })
+        .collect();
+    let mut first: BTreeMap<Endpoint, (&'static str, u32)> = BTreeMap::new();
+    let mut told: HashSet<Endpoint> = HashSet::new();
+    for (index, server) in config.servers.iter().enumerate() {
+        let Some(cluster) = clusters.get(&server.hostgroup_id) else { continue };
+        let (table, known) = first.entry(server.endpoint()).or_insert(*cluster);
+        if *table == cluster.0 && *known != cluster.1 && told.insert(server.endpoint()) {
+            let reason = format!(
+                "{} is also a server of the cluster with writer hostgroup {known}: a switchover or drain in one of them does \
+                 not hold the other's statements, and several Weirs agree on the first one's writer only",
+                server.endpoint()
+            );
+            let place = servers.at(index);
+            report.warn_line(place.line(), place.key("hostgroup_id"), reason);
+        }
+    }
+}
+
 /// A server is asked for the state of one kind of cluster.
 pub(crate) fn one_kind_per_server(config: &Config, servers: &Lines<'_>, report: &mut Report) {
     let tables: HashMap<u32, &'static str> = config

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::check::clusters::{ClusterLines, lag_limits, one_kind_per_server};
+use crate::check::clusters::{ClusterLines, lag_limits, one_cluster_per_server, one_kind_per_server};
 use crate::check::hostgroups::{has_no_server, with_servers};
 use crate::check::query_rules::{check_fast, compile};
 use crate::check::server_tls::consistent;
@@ -93,6 +93,7 @@ fn servers_and_clusters(config: &Config, lines: &TableLines<'_>, report: &mut Re
     if clusters_complete && servers_complete {
         clusters::have_servers(config, clusters, report);
         one_kind_per_server(config, servers, report);
+        one_cluster_per_server(config, servers, report);
         lag_limits(config, servers, report);
     }
 }

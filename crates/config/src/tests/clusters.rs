@@ -71,6 +71,18 @@ fn a_hostgroup_belongs_to_one_cluster() {
 }
 
 #[test]
+fn a_server_of_two_clusters_is_worth_a_warning() {
+    let second = REPLICATION.replace("= 1", "= 6").replace("= 0", "= 5");
+    let again = SERVER.replace("= 0", "= 5");
+    let text = format!("{SERVER}{again}{REPLICATION}{second}");
+    let (_, rows) = parse_with_rows(&text, "weir.toml").unwrap();
+    let (_, warnings) = read_rows(&rows, Strictness::Lenient).unwrap();
+    let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let known = "db1:3306 is also a server of the cluster with writer hostgroup 0";
+    assert!(told.len() == 1 && told[0].contains(known), "{told:?}");
+}
+
+#[test]
 fn a_lag_is_limited_with_replication_only() {
     let limited = format!("{SERVER}max_replication_lag = 5\n");
     assert_eq!(

@@ -13,7 +13,8 @@ use weir_client::{Connection, Error, Options};
 use weir_topology::{Millis, ServerShared, Unchecked};
 
 use super::alarm::Alarm;
-use super::{GAP, IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
+use super::pace::Pace;
+use super::{IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
 use crate::clock::{monotonic_ms, monotonic_ns};
 use crate::epoch_tables::{self, Fault};
 
@@ -43,6 +44,7 @@ const UNFIT_MAX: u32 = 3;
 #[derive(Clone, Copy)]
 pub(super) struct Waiting {
     variable: &'static str,
+    /// With autocommit: in one transaction that never ends, reads would see the tables as they were at its beginning.
     set: &'static str,
     /// Counts the waits of all sessions.
     counter: &'static str,
@@ -50,13 +52,13 @@ pub(super) struct Waiting {
 
 pub(super) const GALERA: Waiting = Waiting {
     variable: "wsrep_sync_wait",
-    set: "SET SESSION wsrep_sync_wait = 1",
+    set: "SET SESSION wsrep_sync_wait = 1, autocommit = 1",
     counter: "SHOW GLOBAL STATUS LIKE 'wsrep_causal_reads'",
 };
 /// The counter is there from MySQL 8.1 on.
 pub(super) const GROUP_REPLICATION: Waiting = Waiting {
     variable: "group_replication_consistency",
-    set: "SET SESSION group_replication_consistency = 'BEFORE'",
+    set: "SET SESSION group_replication_consistency = 'BEFORE', autocommit = 1",
     counter: "SHOW GLOBAL STATUS LIKE 'Gr_transactions_consistency_before_begin_count'",
 };
 
@@ -67,6 +69,7 @@ pub(super) struct Reads<'a> {
     shared: &'a ServerShared,
     told: Told,
     alarm: &'a Alarm,
+    pace: Pace,
     sessions: Vec<Session>,
     /// When the next read is due, if nobody wants one.
     due: Instant,
@@ -125,6 +128,7 @@ impl<'a> Reads<'a> {
             shared: &alarm.shared,
             told,
             alarm,
+            pace: Pace::new(Instant::now()),
             sessions: Vec::new(),
             due: Instant::now(),
             not_before: Instant::now(),
@@ -207,7 +211,9 @@ impl<'a> Reads<'a> {
             None => What::Plain,
         };
         self.is_plain_next = false;
-        self.not_before = Instant::now() + GAP;
+        let gap = self.pace.gap(self.shared.coverage.latency_ns());
+        self.not_before = Instant::now() + gap;
+        self.shared.coverage.note_next(monotonic_ns() + nanos(gap));
         let free = self.sessions.iter_mut().find(|session| session.asked.is_none());
         let begun = match free {
             Some(session) => session.ask(what, &self.waiting),
@@ -293,7 +299,9 @@ impl<'a> Reads<'a> {
     }
 
     fn came_back(&mut self, asked: Asked) {
-        self.shared.coverage.check_ends(asked.at_ns, monotonic_ns());
+        let now_ns = monotonic_ns();
+        self.pace.note(now_ns.saturating_sub(asked.at_ns), Instant::now());
+        self.shared.coverage.check_ends(asked.at_ns, now_ns);
         self.failures = 0;
         self.covered_ns = self.covered_ns.max(asked.at_ns);
         (self.due, self.rests_until) = (Instant::now() + PAUSE, Instant::now() + REST);
@@ -326,6 +334,10 @@ impl<'a> Reads<'a> {
             is_kept
         });
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Session {
@@ -374,7 +386,7 @@ mod tests {
     /// Up to the first read.
     fn set_up() -> Script {
         let script = row(Script::new().query("SHOW GLOBAL STATUS"), &["wsrep_causal_reads", "7"]);
-        script.query("SET SESSION wsrep_sync_wait = 1").ok().query("SELECT 1")
+        script.query(GALERA.set).ok().query("SELECT 1")
     }
 
     /// One whose first read comes back, and whose counter then says this.

@@ -24,7 +24,8 @@ use weir_sql::literal;
 use weir_topology::{ReadOnlyCheck, ReplicaState, ServerShared, Unchecked, positions};
 
 use super::alarm::Alarm;
-use super::{GAP, IDLE_PAUSE, PAUSE, REST, Source, Standing, UNFIT_PAUSE, Writer};
+use super::pace::Pace;
+use super::{IDLE_PAUSE, PAUSE, REST, Source, Standing, UNFIT_PAUSE, Writer};
 use crate::clock::monotonic_ns;
 use crate::probe_thread::{Order, ends};
 
@@ -56,7 +57,8 @@ pub(super) fn run(mut options: Options, alarm: &Alarm, standing: &Standing, orde
                 IDLE_PAUSE
             }
         };
-        let gap = GAP.saturating_sub(begun_at.elapsed());
+        let gap = server.pace.gap(shared.coverage.latency_ns()).saturating_sub(begun_at.elapsed());
+        shared.coverage.note_next(monotonic_ns() + u64::try_from(gap.as_nanos()).unwrap_or(0));
         let pause = if shared.coverage.is_wanted() && pause == PAUSE { gap } else { pause };
         if !pause.is_zero() {
             alarm.wait::<Connection>(&[], pause);
@@ -77,6 +79,7 @@ struct Server {
     options: Options,
     connection: Option<Connection>,
     followed: Option<Followed>,
+    pace: Pace,
     /// Until then only writes are a reason to ask again.
     rests_until: Instant,
     /// The log has been told why it can't be checked.
@@ -102,7 +105,15 @@ struct Awaited {
 
 impl Server {
     fn new(options: Options) -> Self {
-        Self { options, connection: None, followed: None, rests_until: Instant::now(), is_told: None }
+        let now = Instant::now();
+        Self {
+            options,
+            connection: None,
+            followed: None,
+            pace: Pace::new(now),
+            rests_until: now,
+            is_told: None,
+        }
     }
 
     fn forget(&mut self) {
@@ -129,7 +140,9 @@ impl Server {
         }
         match progress {
             Ok(Progress::Covers(moment_ns)) => {
-                shared.coverage.check_ends(moment_ns, monotonic_ns());
+                let now_ns = monotonic_ns();
+                self.pace.note(now_ns.saturating_sub(moment_ns), Instant::now());
+                shared.coverage.check_ends(moment_ns, now_ns);
                 self.rests_until = Instant::now() + REST;
                 self.is_told = None;
                 PAUSE

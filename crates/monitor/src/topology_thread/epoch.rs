@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 use weir_client::Options;
 use weir_topology::{
-    DrainRow, Endpoint, EpochRead, EpochUse, Flavour, InstanceId, Intent, Millis, Policy, Reason,
+    DrainRow, Endpoint, EpochRead, EpochUse, Flavour, Group, InstanceId, Intent, Millis, Policy, Reason,
     ReplicationPolicy, ServerState, Switch, SwitchStep, Wish,
 };
 
@@ -125,6 +125,22 @@ impl TopologyThread {
                 .and_then(|leadership| leadership.row.as_ref());
             switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer != switch.to)
         });
+    }
+
+    /// What was said of switchovers and drains that are over must not be the answer to the next ones: versions of a row
+    /// that was removed begin anew, and sessions come back to a server that was let in.
+    pub(super) fn forget_answered(&mut self) {
+        let roles = &self.roles;
+        let policy = self.settings.policy.epoch.as_ref();
+        self.cleared.retain(|cleared| {
+            let group = roles.group(cleared.writer_hostgroup);
+            let leadership = group.and_then(|group| group.leadership.as_ref()).zip(policy);
+            let asked = leadership.and_then(|(leadership, policy)| leadership.foreign_switch(policy));
+            asked.is_some_and(|(_, version)| version == cleared.version)
+        });
+        let drains = |group: &Group| group.leadership.as_ref().and_then(|known| known.drains.clone());
+        let leaving: Vec<DrainRow> = roles.groups.iter().filter_map(drains).flatten().collect();
+        self.used.retain(|server, _| leaving.iter().any(|row| row.server == *server));
     }
 
     /// A step of a planned change; the first one is ordered now.

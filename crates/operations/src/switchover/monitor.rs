@@ -21,7 +21,17 @@ impl OperationRunner {
         self.wait_caught_up(to)?;
         self.context.planner.switch(order.writer_hostgroup, to);
         if self.has_epoch(order.writer_hostgroup) {
-            return self.wait_writer(plan, to);
+            // Nobody moves it any more if the target has left, or another Weir has taken the announcement away.
+            return self.wait_writer_while(plan, to, |group| {
+                let row = group.leadership.as_ref().and_then(|known| Some((known, known.row.as_ref()?)));
+                match row {
+                    Some((_, row)) if row.writer == *to => Ok(()),
+                    Some((known, _)) if !known.is_announced => {
+                        Err(SwitchoverError::Unannounced { to: to.clone() })
+                    }
+                    _ => self.can_write(group, plan),
+                }
+            });
         }
         let roles = self.context.roles.latest();
         match roles.group(order.writer_hostgroup) {

@@ -54,8 +54,8 @@ pub(crate) struct Circumstances {
 pub(crate) struct GroupFacts {
     /// Its members replicate from each other: they may lack what others have.
     pub is_replicated: bool,
-    /// It has one member, which takes the writes of its cluster.
-    pub has_sole_writer: bool,
+    /// It has one member, which has taken the writes of its cluster since then.
+    pub sole_writer_since: Option<Nanos>,
     /// Its members take the writes of their cluster. Else they read what others have written.
     pub takes_writes: bool,
 }
@@ -139,7 +139,8 @@ impl Requirements {
     /// - What a session has read elsewhere may be there before it is at the server that has committed it: that one still has to
     ///   make it visible (seen on Galera). A statement that changes rows waits for their locks there, others do not.
     /// - What anybody has been acknowledged was not acknowledged by the writer of now for certain: another one may have been
-    ///   it, and a rule may have sent a write elsewhere.
+    ///   it, and a rule may have sent a write elsewhere. A statement that changes rows may find rows by others that nobody
+    ///   locks, so the writer has to have what was acknowledged before it became the writer.
     pub(crate) fn must_cover(&self, server: ServerIndex, group: GroupFacts) -> Option<Nanos> {
         self.must_cover_over(server, 0, group)
     }
@@ -159,9 +160,9 @@ impl Requirements {
         let since = if group.takes_writes { 0 } else { opened_at.max(proven_after) };
         let has = |at: ServerIndex, moment: Nanos| at == server && since <= moment;
         let own = if has(written_on, must_see) { 0 } else { must_see };
-        let waits_for_locks = self.changes_rows && group.has_sole_writer;
-        let seen = if has(seen_on, seen_at) || waits_for_locks { 0 } else { seen_at };
-        let told = if waits_for_locks { 0 } else { told_at };
+        let locks_since = group.sole_writer_since.filter(|_| self.changes_rows);
+        let seen = if has(seen_on, seen_at) || locks_since.is_some() { 0 } else { seen_at };
+        let told = locks_since.map_or(told_at, |since| told_at.min(since));
         let moment = own.max(seen).max(told);
         (group.is_replicated && moment != 0).then(|| moment.max(since))
     }
@@ -263,8 +264,9 @@ mod tests {
     }
 
     const READERS: GroupFacts =
-        GroupFacts { is_replicated: true, has_sole_writer: false, takes_writes: false };
-    const WRITER: GroupFacts = GroupFacts { is_replicated: true, has_sole_writer: true, takes_writes: true };
+        GroupFacts { is_replicated: true, sole_writer_since: None, takes_writes: false };
+    const WRITER: GroupFacts =
+        GroupFacts { is_replicated: true, sole_writer_since: Some(3), takes_writes: true };
 
     #[test]
     fn a_server_that_took_the_write_covers_it() {
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(read.must_cover(0, WRITER), Some(9), "a reader may be ahead of the writer");
         assert_eq!(of("BEGIN").must_cover(0, WRITER), Some(9));
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None, "it waits for the rows' locks");
-        let one_of_several = GroupFacts { has_sole_writer: false, ..WRITER };
+        let one_of_several = GroupFacts { sole_writer_since: None, ..WRITER };
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, one_of_several), Some(9));
     }
 
@@ -310,7 +312,10 @@ mod tests {
         let of = |text| Requirements::new(&plan(text), told);
         let read = of("SELECT a FROM t");
         assert_eq!((read.must_cover(1, READERS), read.must_cover(0, WRITER)), (Some(7), Some(7)));
-        assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None);
+        let change = of("UPDATE t SET a = 1");
+        assert_eq!(change.must_cover(0, WRITER), Some(3), "what others took before it became the writer");
+        let later = GroupFacts { sole_writer_since: Some(9), ..WRITER };
+        assert_eq!(change.must_cover(0, later), Some(7));
     }
 
     #[test]

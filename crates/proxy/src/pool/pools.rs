@@ -122,8 +122,8 @@ pub(crate) struct Group {
     pub(crate) members: Vec<GroupMember>,
     pub(crate) reader_hostgroup: Option<u32>,
     pub(crate) is_replicated: bool,
-    /// It has one member, which takes the writes of its cluster.
-    pub(crate) has_sole_writer: bool,
+    /// It has one member, which has taken the writes of its cluster since then.
+    pub(crate) sole_writer_since: Option<Nanos>,
     /// How fresh reads have to be where nobody else says so.
     pub(crate) consistency: Consistency,
     /// Where reads go for which no reader is known to be fresh enough.
@@ -151,7 +151,7 @@ impl Group {
     pub(crate) fn facts(&self) -> GroupFacts {
         GroupFacts {
             is_replicated: self.is_replicated,
-            has_sole_writer: self.has_sole_writer,
+            sole_writer_since: self.sole_writer_since,
             takes_writes: self.reader_hostgroup.is_some(),
         }
     }

@@ -35,16 +35,20 @@ impl Worker {
         }
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
+            let members = self.pools.members(&self.ctx, *id, hostgroup, &places);
+            let known = self.pools.groups.get(id);
             let group = Group {
-                members: self.pools.members(&self.ctx, *id, hostgroup, &places),
+                sole_writer_since: hostgroup
+                    .reader_hostgroup
+                    .and_then(|_| sole_writer_since(&members, known, self.ctx.now)),
+                members,
                 reader_hostgroup: hostgroup.reader_hostgroup,
                 is_replicated: hostgroup.is_replicated,
-                has_sole_writer: hostgroup.reader_hostgroup.is_some() && hostgroup.members.len() == 1,
                 consistency: hostgroup.consistency,
                 reads: hostgroup.reads,
                 consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
                 strict: hostgroup.strict,
-                reads_by: self.pools.groups.get(id).map(|group| group.reads_by.clone()).unwrap_or_default(),
+                reads_by: known.map(|group| group.reads_by.clone()).unwrap_or_default(),
                 keeps_connections: hostgroup.keeps_connections,
                 absent: hostgroup.absent.clone(),
                 balancing: hostgroup.balancing,
@@ -257,4 +261,11 @@ impl Pool {
             defaults: Vec::new(),
         }
     }
+}
+
+/// Since when the only member of a hostgroup of writers has been that.
+fn sole_writer_since(members: &[GroupMember], known: Option<&Group>, now: Nanos) -> Option<Nanos> {
+    let [writer] = members else { return None };
+    let before = known.filter(|known| known.members.iter().any(|member| member.server == writer.server));
+    Some(before.and_then(|known| known.sole_writer_since).unwrap_or(now))
 }

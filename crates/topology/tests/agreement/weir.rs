@@ -51,6 +51,8 @@ pub(crate) struct Weir {
     intents: Vec<Intent>,
     seen: Vec<Observation>,
     pub(crate) roles: Roles,
+    /// The last ones that differ from those before: what operations and workers know.
+    published: Roles,
     /// Since when its own row is in the table: what is read from then on counts.
     pub(crate) registered_at: Option<u64>,
     said: Option<(Announcement, Vec<DrainRow>, u64)>,
@@ -105,6 +107,7 @@ impl Weir {
             intents: (0..servers).flat_map(|number| [row(number, WRITERS), row(number, READERS)]).collect(),
             seen: Vec::new(),
             roles: Roles::default(),
+            published: Roles::default(),
             registered_at: None,
             said: None,
             looked_at: 0,
@@ -121,9 +124,14 @@ impl Weir {
         self.roles.groups.first()?.leadership.as_ref()
     }
 
-    /// The only writer of its last decision.
+    /// As operations know it.
+    pub(crate) fn published_leadership(&self) -> Option<&Leadership> {
+        self.published.groups.first()?.leadership.as_ref()
+    }
+
+    /// The only writer of the published roles.
     pub(crate) fn writer(&self) -> Option<usize> {
-        match self.roles.groups.first()?.writers.as_slice() {
+        match self.published.groups.first()?.writers.as_slice() {
             [writer] => Some(number(writer)),
             _ => None,
         }
@@ -132,12 +140,12 @@ impl Weir {
     /// The announced switchover of another Weir, by its version.
     pub(crate) fn foreign(&self) -> Option<u64> {
         let epoch = self.policy.epoch.as_ref()?;
-        self.leadership()?.foreign_switch(epoch).map(|(_, version)| version)
+        self.published_leadership()?.foreign_switch(epoch).map(|(_, version)| version)
     }
 
     /// Whether the row announces a switchover of its own, of whichever order.
     pub(crate) fn announces(&self) -> bool {
-        let row = self.leadership().and_then(|known| known.row.as_ref());
+        let row = self.published_leadership().and_then(|known| known.row.as_ref());
         row.and_then(|row| row.switching.as_ref()).is_some_and(|switching| switching.by == self.instance)
     }
 
@@ -198,7 +206,11 @@ impl Weir {
                 intent.wish = Wish::OfflineSoft;
             }
         }
-        self.roles = roles(&self.policy, &intents, &self.seen, &self.roles, Millis(now));
+        let decided = roles(&self.policy, &intents, &self.seen, &self.roles, Millis(now));
+        if !decided.same_as(&self.roles) {
+            self.published = decided.clone();
+        }
+        self.roles = decided;
     }
 
     /// Where it writes and reads the tables: at the writer, also while that is kept out.

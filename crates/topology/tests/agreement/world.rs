@@ -243,7 +243,8 @@ impl World {
     fn take_out(&mut self, index: usize) {
         let is_moving = self.weirs.iter().flatten().any(|weir| weir.switchover.is_some());
         let Some(weir) = self.weirs[index].as_mut() else { return };
-        let is_known = weir.leadership().is_some_and(|known| known.row.is_some() && known.drains.is_some());
+        let is_known =
+            weir.published_leadership().is_some_and(|known| known.row.is_some() && known.drains.is_some());
         let Some(writer) = weir.writer().filter(|_| self.kept_out.is_none() && !is_moving && is_known) else {
             return;
         };
@@ -343,20 +344,20 @@ impl World {
     fn go_on(&mut self, index: usize, weir: &mut Weir) -> Result<(), String> {
         let Some(mut own) = weir.switchover.take() else { return Ok(()) };
         let (now, breach) = (self.now, self.breach);
-        let is_known = weir.leadership().is_some_and(|known| known.read_at.is_some());
-        let awaited = weir.leadership().map(|known| known.awaited.clone()).unwrap_or_default();
+        let is_known = weir.published_leadership().is_some_and(|known| known.read_at.is_some());
+        let awaited = weir.published_leadership().map(|known| known.awaited.clone()).unwrap_or_default();
         match own.step {
             Step::Begins => {
                 let is_refused = weir.foreign().is_some()
                     || weir.writer() != Some(own.from)
-                    || weir.leadership().is_some_and(|known| !known.silent.is_empty())
+                    || weir.published_leadership().is_some_and(|known| !known.silent.is_empty())
                     || now > own.since + FIRST_READ_WAIT;
                 if is_refused {
                     return Ok(());
                 }
                 if is_known {
                     (own.step, own.since) = (Step::Waits, now);
-                    let row = weir.leadership().and_then(|known| known.row.as_ref());
+                    let row = weir.published_leadership().and_then(|known| known.row.as_ref());
                     own.ordered_at = row.map_or(0, |row| row.version);
                     weir.has_seen = true;
                 }
@@ -375,7 +376,7 @@ impl World {
                     return Ok(());
                 }
                 // Who was there when it was announced is known.
-                let is_announced = weir.leadership().is_some_and(|known| known.is_announced)
+                let is_announced = weir.published_leadership().is_some_and(|known| known.is_announced)
                     || breach == Some(Breach::AnnouncedBefore) && weir.announces()
                     || breach == Some(Breach::NotAnnounced);
                 let is_free = is_announced && awaited.is_empty() || breach == Some(Breach::NobodyIsWaitedFor);
