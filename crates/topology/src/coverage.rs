@@ -85,6 +85,11 @@ impl Unchecked {
         }
     }
 
+    /// Whether nothing will change it but another version or setting of the server.
+    pub fn is_lasting(self) -> bool {
+        matches!(self, Self::DoesNotWait | Self::NoPositions)
+    }
+
     /// For messages: what is wrong with the server.
     pub fn as_str(self) -> &'static str {
         match self {

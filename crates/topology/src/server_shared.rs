@@ -24,6 +24,8 @@ pub struct ServerShared {
     pub writes_until_ns: AtomicU64,
     /// Until when writes have been noted, at whatever server of the registry.
     written_until_ns: Arc<AtomicU64>,
+    /// When a write was acknowledged last by a server of the registry that was not its cluster's only writer by then.
+    parted_write_ns: Arc<AtomicU64>,
     /// How it reads statements, as its last greeting told, in a number of the data path's; 0: it has not greeted yet.
     pub reads_as: AtomicU32,
     /// Connections that the data path has open to the server, in all hostgroups and workers.
@@ -46,16 +48,22 @@ const NOTED_AHEAD_NS: u64 = 1_000_000;
 impl ServerShared {
     /// A server of which nothing is known.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self::among(endpoint, Arc::default(), Arc::default())
+        Self::among(endpoint, Arc::default(), Arc::default(), Arc::default())
     }
 
-    fn among(endpoint: Endpoint, written_until_ns: Arc<AtomicU64>, listener: Arc<Listener>) -> Self {
+    fn among(
+        endpoint: Endpoint,
+        written_until_ns: Arc<AtomicU64>,
+        parted_write_ns: Arc<AtomicU64>,
+        listener: Arc<Listener>,
+    ) -> Self {
         Self {
             endpoint,
             coverage: Coverage::telling(listener.clone()),
             gtids: ExecutedGtids::telling(listener),
             writes_until_ns: AtomicU64::new(u64::MAX),
             written_until_ns,
+            parted_write_ns,
             reads_as: AtomicU32::new(0),
             connections_open: AtomicU32::new(0),
             renewal: AtomicU64::new(0),
@@ -114,6 +122,17 @@ impl ServerShared {
         }
     }
 
+    /// A write was acknowledged at this moment by a server that is not its cluster's only writer: it was on its way there
+    /// when another one became that, or was sent there by a rule.
+    pub fn note_parted_write(&self, acknowledged_ns: u64) {
+        self.parted_write_ns.fetch_max(acknowledged_ns, Ordering::Relaxed);
+    }
+
+    /// When such a write was noted last, of any server of the registry; 0: none was.
+    pub fn parted_write_ns(&self) -> u64 {
+        self.parted_write_ns.load(Ordering::Relaxed)
+    }
+
     /// Whether a write may have been noted that is not certainly visible here.
     pub fn may_lack_writes(&self) -> bool {
         !self.covers(self.written_until_ns.load(Ordering::Relaxed))
@@ -141,6 +160,7 @@ impl ServerShared {
 pub struct ServerRegistry {
     servers: Arc<Mutex<BTreeMap<Endpoint, Registered>>>,
     written_until_ns: Arc<AtomicU64>,
+    parted_write_ns: Arc<AtomicU64>,
     listener: Arc<Listener>,
 }
 
@@ -165,8 +185,13 @@ impl ServerRegistry {
     }
 
     fn unknown(&self, endpoint: &Endpoint) -> Arc<ServerShared> {
-        let (written_until_ns, listener) = (self.written_until_ns.clone(), self.listener.clone());
-        Arc::new(ServerShared::among(endpoint.clone(), written_until_ns, listener))
+        let (written_until_ns, parted_write_ns) = (&self.written_until_ns, &self.parted_write_ns);
+        Arc::new(ServerShared::among(
+            endpoint.clone(),
+            written_until_ns.clone(),
+            parted_write_ns.clone(),
+            self.listener.clone(),
+        ))
     }
 
     /// The counters of `endpoint`, the same ones for every caller.

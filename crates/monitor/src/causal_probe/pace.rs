@@ -33,8 +33,9 @@ impl Pace {
 
     /// A check has ended.
     pub(super) fn note(&mut self, took_ns: u64, now: Instant) {
-        if now.duration_since(self.window_begun) >= WINDOW {
-            self.fastest_ns = [None, self.fastest_ns[0]];
+        let age = now.duration_since(self.window_begun);
+        if age >= WINDOW {
+            self.fastest_ns = [None, self.fastest_ns[0].filter(|_| age < 2 * WINDOW)];
             self.window_begun = now;
         }
         let fastest = self.fastest_ns[0].map_or(took_ns, |fastest| fastest.min(took_ns));
@@ -76,5 +77,7 @@ mod tests {
         assert!(pace.gap(4 * MS) > GAP_MIN, "the window before counts");
         pace.note(4 * MS, begun + 2 * WINDOW);
         assert_eq!(pace.gap(4 * MS), GAP_MIN);
+        pace.note(8 * MS, begun + 10 * WINDOW);
+        assert_eq!(pace.gap(8 * MS), GAP_MIN, "nor what came before a long silence");
     }
 }

@@ -16,6 +16,7 @@
 //! With several writers nobody covers anything new.
 
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
@@ -41,14 +42,21 @@ pub(super) fn run(mut options: Options, alarm: &Alarm, standing: &Standing, orde
     let shared = &*alarm.shared;
     options.read_timeout = Some(READ_TIMEOUT);
     let mut server = Server::new(options);
-    let mut begun_at = Instant::now();
+    let mut not_before = Instant::now();
     loop {
+        // Whoever wants a check is heard at once, and waits until it is time.
+        let rest = not_before.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            thread::sleep(rest);
+        }
         // In this order: a write that was acknowledged before this moment went to the writer that is told now.
         let begin_ns = monotonic_ns();
         let pause = match standing.writer().filter(|_| standing.works()) {
             Some(_) if server.rests() && !is_asked(shared) => PAUSE,
             Some(writer) => {
-                begun_at = Instant::now();
+                let gap = server.pace.gap(shared.coverage.latency_ns());
+                not_before = Instant::now() + gap;
+                shared.coverage.note_next(begin_ns + u64::try_from(gap.as_nanos()).unwrap_or(0));
                 server.check(writer, begin_ns, shared)
             }
             None => {
@@ -57,9 +65,7 @@ pub(super) fn run(mut options: Options, alarm: &Alarm, standing: &Standing, orde
                 IDLE_PAUSE
             }
         };
-        let gap = server.pace.gap(shared.coverage.latency_ns()).saturating_sub(begun_at.elapsed());
-        shared.coverage.note_next(monotonic_ns() + u64::try_from(gap.as_nanos()).unwrap_or(0));
-        let pause = if shared.coverage.is_wanted() && pause == PAUSE { gap } else { pause };
+        let pause = if shared.coverage.is_wanted() && pause == PAUSE { Duration::ZERO } else { pause };
         if !pause.is_zero() {
             alarm.wait::<Connection>(&[], pause);
         }

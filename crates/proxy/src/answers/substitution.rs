@@ -13,6 +13,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::retained::Retained;
+use crate::session::text::has_word;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -97,8 +98,11 @@ impl Pools {
             }
             What::Consistency => literals::own_variable(Some(session.default_consistency(ctx).as_str())),
             What::CausalToken => {
-                // Executions, and statements before it in the text, may write.
-                let is_to_come = is_prepared || place.statement > 0;
+                // Executions, statements before it in the text and the statement itself may write, or show more than has
+                // been seen.
+                let shows_more =
+                    statement.access == Access::Write || has_word(session.statement_text(), "FROM");
+                let is_to_come = is_prepared || place.statement > 0 || shows_more;
                 literals::own_variable(session.causal_token(ctx, is_to_come))
             }
             What::SessionTrackVariable(name) => {

@@ -255,7 +255,11 @@ impl ExecutionPlan {
     pub(crate) fn may_write(&self, is_long: bool, in_transaction: bool) -> bool {
         !self.kind.is_harmless()
             && !self.begins_read_only
-            && (is_long || in_transaction || self.statement.access == Access::Write)
+            && (is_long
+                || in_transaction
+                || self.statement.access == Access::Write
+                // Of whatever session's transaction.
+                || self.statement.kind == Kind::XaCommit)
     }
 
     /// Whether it asks for something of the past, by itself: of several statements only the server knows.

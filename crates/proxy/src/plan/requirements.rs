@@ -14,6 +14,8 @@ pub(crate) struct Circumstances {
     pub hostgroup: u32,
     /// It has diagnostics that a connection knows, or has to be told.
     pub has_diagnostics: bool,
+    /// It runs in a transaction, which it begins if there is none: autocommit is off.
+    pub is_in_transaction: bool,
     /// A read of it begins no transaction, or one that a reader may have.
     pub may_read_on_reader: bool,
     /// SET TRANSACTION READ ONLY is to be sent in front.
@@ -58,6 +60,8 @@ pub(crate) struct GroupFacts {
     pub sole_writer_since: Option<Nanos>,
     /// Its members take the writes of their cluster. Else they read what others have written.
     pub takes_writes: bool,
+    /// Nobody will ever tell what the server has: see [`weir_topology::Unchecked::is_lasting`].
+    pub is_uncheckable: bool,
 }
 
 /// See the module's text.
@@ -137,10 +141,14 @@ impl Requirements {
     /// over may not have applied the session's last one yet.
     ///
     /// - What a session has read elsewhere may be there before it is at the server that has committed it: that one still has to
-    ///   make it visible (seen on Galera). A statement that changes rows waits for their locks there, others do not.
+    ///   make it visible (seen on Galera).
     /// - What anybody has been acknowledged was not acknowledged by the writer of now for certain: another one may have been
-    ///   it, and a rule may have sent a write elsewhere. A statement that changes rows may find rows by others that nobody
-    ///   locks, so the writer has to have what was acknowledged before it became the writer.
+    ///   it, and a rule may have sent a write elsewhere.
+    /// - A statement that changes rows waits for the locks of what its server commits, others do not. What others have
+    ///   committed, before it became the only writer, locks nothing there. And what reads behind it in a transaction
+    ///   waits for nothing.
+    /// - Where nobody can tell what the only writer has, nothing better than it can be waited for; but to hold the session
+    ///   where its own writes are.
     pub(crate) fn must_cover(&self, server: ServerIndex, group: GroupFacts) -> Option<Nanos> {
         self.must_cover_over(server, 0, group)
     }
@@ -160,9 +168,14 @@ impl Requirements {
         let since = if group.takes_writes { 0 } else { opened_at.max(proven_after) };
         let has = |at: ServerIndex, moment: Nanos| at == server && since <= moment;
         let own = if has(written_on, must_see) { 0 } else { must_see };
-        let locks_since = group.sole_writer_since.filter(|_| self.changes_rows);
-        let seen = if has(seen_on, seen_at) || locks_since.is_some() { 0 } else { seen_at };
-        let told = locks_since.map_or(told_at, |since| told_at.min(since));
+        let locks = self.changes_rows && !self.from.is_in_transaction;
+        let locks_since = match group.sole_writer_since {
+            Some(_) if group.is_uncheckable && self.changes_rows => Some(0),
+            since => since.filter(|_| locks),
+        };
+        let is_nobody_to_tell = group.is_uncheckable && group.sole_writer_since.is_some();
+        let seen = if has(seen_on, seen_at) || is_nobody_to_tell { 0 } else { seen_at };
+        let [seen, told] = [seen, told_at].map(|at| locks_since.map_or(at, |since| at.min(since)));
         let moment = own.max(seen).max(told);
         (group.is_replicated && moment != 0).then(|| moment.max(since))
     }
@@ -205,6 +218,7 @@ mod tests {
     const READING: Circumstances = Circumstances {
         hostgroup: 1,
         has_diagnostics: false,
+        is_in_transaction: false,
         may_read_on_reader: true,
         announces_read_only: false,
         writer_only: false,
@@ -263,10 +277,13 @@ mod tests {
         assert!(!leaves_nothing("INSERT INTO t VALUES (LAST_INSERT_ID())"));
     }
 
-    const READERS: GroupFacts =
-        GroupFacts { is_replicated: true, sole_writer_since: None, takes_writes: false };
-    const WRITER: GroupFacts =
-        GroupFacts { is_replicated: true, sole_writer_since: Some(3), takes_writes: true };
+    const READERS: GroupFacts = GroupFacts {
+        is_replicated: true,
+        sole_writer_since: None,
+        takes_writes: false,
+        is_uncheckable: false,
+    };
+    const WRITER: GroupFacts = GroupFacts { sole_writer_since: Some(3), takes_writes: true, ..READERS };
 
     #[test]
     fn a_server_that_took_the_write_covers_it() {
@@ -285,7 +302,13 @@ mod tests {
         assert_eq!((read.must_cover(1, READERS), read.must_cover(2, READERS)), (Some(9), Some(5)));
         assert_eq!(read.must_cover(0, WRITER), Some(9), "a reader may be ahead of the writer");
         assert_eq!(of("BEGIN").must_cover(0, WRITER), Some(9));
-        assert_eq!(of("UPDATE t SET a = 1").must_cover(0, WRITER), None, "it waits for the rows' locks");
+        let change = of("UPDATE t SET a = 1");
+        assert_eq!(change.must_cover(0, WRITER), Some(3), "it waits for the locks of what came later");
+        let in_transaction = Circumstances { is_in_transaction: true, ..saw };
+        let change = Requirements::new(&plan("UPDATE t SET a = 1"), in_transaction);
+        assert_eq!(change.must_cover(0, WRITER), Some(9), "reads behind it do not");
+        let uncheckable = GroupFacts { is_uncheckable: true, ..WRITER };
+        assert_eq!([read.must_cover(0, uncheckable), change.must_cover(0, uncheckable)], [None, None]);
         let one_of_several = GroupFacts { sole_writer_since: None, ..WRITER };
         assert_eq!(of("UPDATE t SET a = 1").must_cover(0, one_of_several), Some(9));
     }

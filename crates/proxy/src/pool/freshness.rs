@@ -174,7 +174,12 @@ impl Pools {
         hostgroup: u32,
     ) -> Option<AwaitedCheck> {
         let ServerConnection { server, age, .. } = &self.connections[connection];
-        let facts = self.groups.get(&hostgroup)?.facts();
+        let group = self.groups.get(&hostgroup)?;
+        let mut facts = group.facts();
+        if !group.members.iter().any(|member| member.server == *server) {
+            // Another one is the writer by now.
+            facts.sole_writer_since = None;
+        }
         let pool = &self.servers[*server];
         let moment = pool.must_cover_over(wanted, *server, age.reached_at, facts)?;
         let is_covered = pool.server.shared.covers(moment);

@@ -3,6 +3,8 @@
 //! What servers have executed the monitor finds out ([`weir_topology::ExecutedGtids`]). Those who wait for it are parked like
 //! all that find no server; they look again as soon as there is more.
 
+use weir_topology::Unchecked;
+
 use crate::keys::{Nanos, ServerIndex};
 use crate::plan::requirements::{GroupFacts, Requirements};
 use crate::pool::pools::{Pool, Pools};
@@ -26,7 +28,7 @@ impl Pool {
         at: ServerIndex,
         group: GroupFacts,
     ) -> Option<Nanos> {
-        self.or_acknowledged(wanted, wanted.must_cover(at, group))
+        self.or_acknowledged(wanted, wanted.must_cover(at, self.as_known(group)))
     }
 
     /// The same over a connection that was opened at this moment.
@@ -37,7 +39,15 @@ impl Pool {
         opened_at: Nanos,
         group: GroupFacts,
     ) -> Option<Nanos> {
-        self.or_acknowledged(wanted, wanted.must_cover_over(at, opened_at, group))
+        self.or_acknowledged(wanted, wanted.must_cover_over(at, opened_at, self.as_known(group)))
+    }
+
+    /// What is known of a hostgroup by now: writes on their way to the writer before were acknowledged later.
+    fn as_known(&self, group: GroupFacts) -> GroupFacts {
+        let shared = &self.server.shared;
+        let since = group.sole_writer_since.map(|since| since.max(shared.parted_write_ns()));
+        let is_uncheckable = shared.coverage.unchecked().is_some_and(Unchecked::is_lasting);
+        GroupFacts { sole_writer_since: since, is_uncheckable, ..group }
     }
 
     fn or_acknowledged(&self, wanted: &Requirements, moment: Option<Nanos>) -> Option<Nanos> {

@@ -153,6 +153,7 @@ impl Group {
             is_replicated: self.is_replicated,
             sole_writer_since: self.sole_writer_since,
             takes_writes: self.reader_hostgroup.is_some(),
+            is_uncheckable: false,
         }
     }
 }
@@ -166,6 +167,13 @@ impl Pools {
         let server = self.connections[connection].server;
         let group = self.groups.get(&hostgroup);
         group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
+    }
+
+    /// Whether a connection leads to the only writer of the cluster whose hostgroup it is used for.
+    pub(crate) fn is_sole_writer(&self, connection: ConnectionKey) -> bool {
+        let hostgroup = self.connections[connection].hostgroup;
+        self.groups.get(&hostgroup).is_some_and(|group| group.sole_writer_since.is_some())
+            && self.is_member(connection, hostgroup)
     }
 
     /// Takes the connection that still knows a session's diagnostics, if it is idle and well.

@@ -238,3 +238,8 @@ pub(crate) struct Words {
     /// The word STATEMENT: there may be a SET STATEMENT among several statements.
     pub statement: bool,
 }
+
+/// Whether a word stands somewhere in a text, perhaps in a comment.
+pub(crate) fn has_word(text: &[u8], word: &str) -> bool {
+    words(text).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
+}

@@ -230,6 +230,7 @@ impl Session {
         let circumstances = Circumstances {
             hostgroup: *hostgroup,
             has_diagnostics: !self.diagnostics.retained.is_empty() || self.diagnostics.last_insert_id != 0,
+            is_in_transaction: !self.transaction.is_autocommit,
             may_read_on_reader,
             announces_read_only: self.transaction.is_next_read_only,
             writer_only: *writer_only,

@@ -18,7 +18,7 @@ use weir_sql::{Effects, Kind};
 use weir_topology::Unchecked;
 
 use crate::context::Context;
-use crate::keys::{ConnectionKey, Nanos};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::freshness::AwaitedCheck;
 use crate::pool::pools::Pools;
@@ -26,8 +26,8 @@ use crate::server::connection::ServerConnection;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
+use crate::session::text::has_word;
 use crate::snapshot::StrictRead;
-use crate::statement::read_only::has_word;
 use crate::statement::waiting::HOSTGROUP_UNREACHABLE;
 use crate::work::Work;
 
@@ -55,7 +55,10 @@ impl Work<'_> {
         let plan = &session.execution.plan;
         let may_read = plan.is_read() || matches!(plan.kind(), CommandKind::Query | CommandKind::Execute);
         let is_in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
-        let begins = || plan.is_boundary() && session.begins_another();
+        let statement = plan.statement();
+        // Several statements, and code, may end the transaction and begin the next one.
+        let may_begin = || statement.multi || statement.effects.contains(Effects::ROUTINE);
+        let begins = || (plan.is_boundary() && session.begins_another()) || may_begin();
         let is_end = matches!(plan.statement().kind, Kind::Commit | Kind::Rollback) && plan.is_boundary();
         if !may_read || ((is_in_transaction || is_end) && !begins()) {
             return false;
@@ -90,8 +93,7 @@ impl Work<'_> {
         let reached_at = age.reached_at;
         let coverage = &self.pools.servers[server].server.shared.coverage;
         // Where nothing will ever be known of servers, what was seen there has to do.
-        let is_checkable =
-            !matches!(coverage.unchecked(), Some(Unchecked::DoesNotWait | Unchecked::NoPositions));
+        let is_checkable = !coverage.unchecked().is_some_and(Unchecked::is_lasting);
         if coverage.covers(reached_at) || !is_checkable || self.session.execution.only_server.is_some() {
             return false;
         }
@@ -143,9 +145,14 @@ impl Work<'_> {
         let server = self.pools.connections[key].server;
         let coverage = &self.pools.servers[server].server.shared.coverage;
         let freshness = &mut session.freshness;
+        let has_all = freshness.seen_on == server || coverage.covers(freshness.seen_at);
         // A statement that changes rows was not kept waiting for what was seen elsewhere: its rows (RETURNING) do not show that.
-        if !plan.changes_rows() || freshness.seen_on == server || coverage.covers(freshness.seen_at) {
+        // Nor was one in a transaction, whose session may have read elsewhere meanwhile.
+        let is_in_transaction = session.pins.pins().contains(Pins::TRANSACTION);
+        if has_all || !(plan.changes_rows() || is_in_transaction) {
             freshness.see(server, self.ctx.now);
+        } else if is_in_transaction {
+            freshness.see(ServerIndex::MAX, self.ctx.now);
         }
     }
 }

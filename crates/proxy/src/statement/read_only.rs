@@ -17,7 +17,7 @@ use crate::pool::pools::Pools;
 use crate::server::connection::Expected;
 use crate::session::Session;
 use crate::session::phase::Phase;
-use crate::session::text::words;
+use crate::session::text::has_word;
 use crate::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
@@ -177,11 +177,6 @@ fn has_words(text: &[u8], words: &[&str]) -> bool {
     let mut found = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.iter().all(|word| found.next().is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes())))
         && found.next().is_none()
-}
-
-/// Whether a word stands somewhere in a text, perhaps in a comment.
-pub(crate) fn has_word(text: &[u8], word: &str) -> bool {
-    words(text).any(|found| found.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 impl Session {

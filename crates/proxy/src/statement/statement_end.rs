@@ -94,7 +94,11 @@ impl Work<'_> {
         // A writer that has just taken over may not have applied what this session wrote at the one before.
         session.freshness.last_server = if covers_earlier { server } else { ServerIndex::MAX };
         session.freshness.last_at = self.ctx.now;
-        self.pools.servers[server].server.shared.note_write(self.ctx.now);
+        let shared = &self.pools.servers[server].server.shared;
+        shared.note_write(self.ctx.now);
+        if !self.pools.is_sole_writer(key) {
+            shared.note_parted_write(self.ctx.now);
+        }
         if !session.is_surely_uncommitted() {
             session.freshness.last_commit_at = self.ctx.now;
         }

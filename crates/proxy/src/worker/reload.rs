@@ -30,17 +30,17 @@ impl Worker {
             pool.is_current = false;
         }
         let places = self.pools.places_of(&snapshot.servers);
-        for place in std::mem::take(&mut self.pools.reused) {
-            self.sessions.forget_server(place);
-        }
+        let reused = std::mem::take(&mut self.pools.reused);
+        reused.iter().for_each(|place| self.sessions.forget_server(*place));
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
             let members = self.pools.members(&self.ctx, *id, hostgroup, &places);
             let known = self.pools.groups.get(id);
+            let is_known = |server: ServerIndex| !reused.contains(&server);
             let group = Group {
                 sole_writer_since: hostgroup
                     .reader_hostgroup
-                    .and_then(|_| sole_writer_since(&members, known, self.ctx.now)),
+                    .and_then(|_| sole_writer_since(&members, known, is_known, self.ctx.now)),
                 members,
                 reader_hostgroup: hostgroup.reader_hostgroup,
                 is_replicated: hostgroup.is_replicated,
@@ -264,8 +264,14 @@ impl Pool {
 }
 
 /// Since when the only member of a hostgroup of writers has been that.
-fn sole_writer_since(members: &[GroupMember], known: Option<&Group>, now: Nanos) -> Option<Nanos> {
-    let [writer] = members else { return None };
-    let before = known.filter(|known| known.members.iter().any(|member| member.server == writer.server));
+fn sole_writer_since(
+    members: &[GroupMember],
+    known: Option<&Group>,
+    is_known: impl Fn(ServerIndex) -> bool,
+    now: Nanos,
+) -> Option<Nanos> {
+    let [GroupMember { server: writer, .. }] = members else { return None };
+    let before = known
+        .filter(|known| is_known(*writer) && known.members.iter().any(|member| member.server == *writer));
     Some(before.and_then(|known| known.sole_writer_since).unwrap_or(now))
 }
