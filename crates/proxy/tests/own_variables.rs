@@ -214,6 +214,24 @@ fn a_token_of_another_process_or_of_a_later_statement_is_of_the_present() {
         let told = moment(&value(&mut bench, client, "@@weir_token"));
         assert_eq!(told, expected.unwrap_or_else(|| moment(&token)), "{given}");
     }
-    run(&mut bench, client, "DO 1; SELECT @@weir_token");
-    assert!(bench.log.last().unwrap().1.contains(&format!("'{history}-0-0'")), "{:?}", bench.log.last());
+    for sql in [
+        "DO 1; SELECT @@weir_token",
+        "INSERT INTO t VALUES (1) RETURNING a, @@weir_token",
+        "SELECT a, @@weir_token FROM t",
+    ] {
+        run(&mut bench, client, sql);
+        let sent = bench.log.iter().rev().find(|(_, text)| text.contains("w1-"));
+        assert!(sent.is_some_and(|(_, text)| text.contains(&format!("'{history}-0-0'"))), "{sql}: {sent:?}");
+        bench.log.clear();
+    }
+}
+
+/// Another session, or a server that has recovered, may have prepared it.
+#[test]
+fn what_xa_commit_commits_is_a_write_of_its_session() {
+    let mut bench = bench(Some("a"));
+    let client = bench.client(0, "app");
+    let before = value(&mut bench, client, "@@weir_token");
+    assert_eq!(run(&mut bench, client, "XA COMMIT 'of another'"), None);
+    assert_ne!(value(&mut bench, client, "@@weir_token"), before);
 }

@@ -4,8 +4,8 @@
 //! A *causality check* is a read that the server itself makes wait: it ends when the server has everything that was committed
 //! in its cluster before the check began. One check serves everybody who waits for something older than its beginning, so
 //! that it does not matter how many wait. (Consensus systems call that ReadIndex.) The data path says from which moment on a
-//! check has to begin ([`Coverage::want`]); the checking thread begins the next one as soon as somebody wants one, and tells
-//! when it has ended.
+//! check has to begin ([`Coverage::want`]); the checking thread begins the next one as soon as somebody wants one and the
+//! server has had its pause, and tells when it has ended.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
