@@ -144,23 +144,38 @@ impl<'a> Stage<'a> {
         Ok(servers)
     }
 
-    /// A table for a run's rows, on all servers that run. `writer` is one that can write.
-    fn table(&self) -> Result<String, Error> {
-        let table = format!("rows_{}", self.number());
+    /// Removes what earlier scenarios' Weirs have left, which were killed with them: until their leases of minutes have
+    /// ended, none moves the role on somebody's order.
+    pub(crate) fn forget_weirs(&self) -> Result<(), Error> {
         let servers = self.servers()?;
-        let sql = rows::table_sql(&table);
+        let Some(server) = servers.makers()?.into_iter().next() else { return Ok(()) };
+        let is_there = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir' AND TABLE_NAME = 'instances'";
+        if servers.root_query(server.index, is_there)?.is_empty() {
+            return Ok(());
+        }
+        self.for_all("DELETE FROM weir.instances")
+    }
+
+    /// A statement on the first server that does not refuse it: all the others get what it does.
+    fn for_all(&self, sql: &str) -> Result<(), Error> {
+        let servers = self.servers()?;
         // A group's secondaries refuse it, and one of the servers does not.
         let mut refused = None;
-        let made = servers.makers()?.iter().any(|server| match servers.root_query(server.index, &sql) {
+        let done = servers.makers()?.iter().any(|server| match servers.root_query(server.index, sql) {
             Ok(_) => true,
             Err(error) => {
                 refused = Some(error);
                 false
             }
         });
-        if let Some(error) = refused.filter(|_| !made) {
-            return Err(error.into());
-        }
+        refused.filter(|_| !done).map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// A table for a run's rows, on all servers that run. `writer` is one that can write.
+    fn table(&self) -> Result<String, Error> {
+        let table = format!("rows_{}", self.number());
+        let servers = self.servers()?;
+        self.for_all(&rows::table_sql(&table))?;
         let addresses: Vec<SocketAddrV4> = servers.awake().iter().map(|server| server.address).collect();
         rows::wait_for_table(&addresses, &Account::APP.into(), &table)?;
         Ok(table)

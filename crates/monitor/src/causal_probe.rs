@@ -3,8 +3,8 @@
 //! A session that the server itself makes wait before each read tells: once such a read that began at t0 has ended,
 //! every write that any server of the cluster acknowledged before t0 is visible to everybody on this one. The data path
 //! looks whether the moment that a session must see is covered, and where it is not it says so: the next read begins as soon
-//! as the last one has ended and the server has had its pause ([`pace`]), and serves all who wait. While nobody waits nor writes, and no other Weir waits for this one to
-//! notice what it has written into the epoch's tables, such reads are rare.
+//! as the last one has ended and the server has had its pause ([`pace`]), and serves all who wait. While nobody waits nor
+//! writes, and no other Weir waits for this one to notice what it has written into the epoch's tables, such reads are rare.
 //!
 //! | cluster | what makes a read wait |
 //! | --- | --- |

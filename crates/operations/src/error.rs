@@ -70,11 +70,13 @@ pub enum SwitchoverError {
     },
     /// Statements would be held until the leases of Weirs end that are not heard of.
     #[error(
-        "{names} may still write to {from}, and has not been heard of lately: try again in a few seconds"
+        "{names} may still write to {from} for {seconds} s, and has not been heard of lately: try again after that"
     )]
     SilentWeirs {
         /// These Weirs.
         names: String,
+        /// Until the last of their leases ends.
+        seconds: u64,
         /// The writer.
         from: Endpoint,
     },

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use weir_monitor::{LatestRoles, Reporter};
-use weir_topology::{Endpoint, Group, InstanceId, Roles};
+use weir_monitor::{LatestRoles, Reporter, monotonic_ns};
+use weir_topology::{Endpoint, Group, InstanceId, Millis, Peer, Roles};
 
 use crate::context::Context;
 use crate::error::SwitchoverError;
@@ -47,10 +47,14 @@ pub(crate) fn another_switchover(group: &Group, instance: &str) -> Option<Switch
     Some(SwitchoverError::AnotherSwitchover { to: to.clone(), by: by.clone() })
 }
 
-/// The other Weirs that are not heard of any more and may still write: statements would be held until their leases end.
-pub(crate) fn silent_weirs(group: &Group) -> Option<String> {
-    let silent = &group.leadership.as_ref()?.silent;
-    (!silent.is_empty()).then(|| silent.join(", "))
+/// The other Weirs that are not heard of any more and may still write, and for how many seconds: statements would be held
+/// until then.
+pub(crate) fn silent_weirs(group: &Group) -> Option<(String, u64)> {
+    let leadership = group.leadership.as_ref()?;
+    let now = Millis(monotonic_ns() / 1_000_000);
+    let silent = |peer: &&Peer| leadership.silent.contains(&peer.instance) && now < peer.may_write_until();
+    let until = leadership.peers.iter().filter(silent).map(Peer::may_write_until).max()?;
+    Some((leadership.silent.join(", "), until.since(now).div_ceil(1000)))
 }
 
 impl ForeignSwitchover {

@@ -180,8 +180,8 @@ impl OperationRunner {
         if let Some(cause) = another_switchover(group, &self.context.instance) {
             return Err(cause);
         }
-        if let Some(names) = silent_weirs(group) {
-            return Err(SwitchoverError::SilentWeirs { names, from });
+        if let Some((names, seconds)) = silent_weirs(group) {
+            return Err(SwitchoverError::SilentWeirs { names, seconds, from });
         }
         let own = self.context.config.topology_of(hostgroup).switchover_pin_grace;
         let grace = order.grace_ms.map_or(own, Duration::from_millis);

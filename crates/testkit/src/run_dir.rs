@@ -42,6 +42,7 @@ impl RunDir {
 
     /// The same in another directory than [`ROOT`], which the servers' user must be able to reach.
     pub fn create_in(root: &Path, purpose: &str, keep: bool) -> Result<RunDir, TestkitError> {
+        fs::create_dir_all(root).map_err(TestkitError::io(format!("make {}", root.display())))?;
         remove_dead_runs(root, purpose);
         let pid = std::process::id();
         // A process may have several directories of one purpose, one after the other or at once.

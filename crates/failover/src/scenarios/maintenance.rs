@@ -82,6 +82,7 @@ struct Ordered {
 /// On Galera, or on a source with its replicas.
 pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     stage.healthy()?;
+    stage.forget_weirs()?;
     let pair = Pair::start(stage)?;
     let mut runs = pair.runs(stage)?;
     let mut ordered = Ordered::default();

@@ -15,7 +15,7 @@ use weir_topology::{Millis, ServerShared, Unchecked};
 use super::alarm::Alarm;
 use super::pace::Pace;
 use super::{IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
-use crate::clock::{monotonic_ms, monotonic_ns};
+use crate::clock::{monotonic_ms, monotonic_ns, nanos};
 use crate::epoch_tables::{self, Fault};
 
 /// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
@@ -213,7 +213,7 @@ impl<'a> Reads<'a> {
         self.is_plain_next = false;
         let gap = self.pace.gap(self.shared.coverage.latency_ns());
         self.not_before = Instant::now() + gap;
-        self.shared.coverage.note_next(monotonic_ns() + nanos(gap));
+        self.shared.coverage.note_next(monotonic_ns().saturating_add(nanos(gap)));
         let free = self.sessions.iter_mut().find(|session| session.asked.is_none());
         let begun = match free {
             Some(session) => session.ask(what, &self.waiting),
@@ -334,10 +334,6 @@ impl<'a> Reads<'a> {
             is_kept
         });
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Session {

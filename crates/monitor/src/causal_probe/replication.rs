@@ -27,7 +27,7 @@ use weir_topology::{ReadOnlyCheck, ReplicaState, ServerShared, Unchecked, positi
 use super::alarm::Alarm;
 use super::pace::Pace;
 use super::{IDLE_PAUSE, PAUSE, REST, Source, Standing, UNFIT_PAUSE, Writer};
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, nanos};
 use crate::probe_thread::{Order, ends};
 
 /// How long the server itself waits for a position before it says that it does not have it yet, in seconds; less than
@@ -56,7 +56,7 @@ pub(super) fn run(mut options: Options, alarm: &Alarm, standing: &Standing, orde
             Some(writer) => {
                 let gap = server.pace.gap(shared.coverage.latency_ns());
                 not_before = Instant::now() + gap;
-                shared.coverage.note_next(begin_ns + u64::try_from(gap.as_nanos()).unwrap_or(0));
+                shared.coverage.note_next(begin_ns.saturating_add(nanos(gap)));
                 server.check(writer, begin_ns, shared)
             }
             None => {
