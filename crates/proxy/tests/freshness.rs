@@ -248,6 +248,27 @@ fn rows_that_a_change_returns_are_no_word_on_what_was_seen_before() {
 }
 
 #[test]
+fn what_a_query_has_put_into_a_variable_was_seen() {
+    for (sql, counts) in
+        [("SELECT a INTO @a FROM t", true), ("SET @a = (SELECT a FROM t)", true), ("SET @a = 1", false)]
+    {
+        let mut bench = bench_of(1, Consistency::Session);
+        let client = bench.client(0, "app");
+        bench.query(client, sql);
+        assert!(bench.is_answered(client), "{sql}");
+        // The variable, which keeps the session on the writer, is over; what it has shown is not.
+        bench.send(client, &[1, 0, 0, 0, 0x1F]);
+        assert!(bench.is_answered(client), "{sql}");
+        let before = last(&bench).1;
+        bench.query(client, "SELECT a FROM t");
+        let is_at_reader = last(&bench) == (1, before + 1);
+        assert_eq!(is_at_reader, !counts, "{sql}: {:?}", bench.log);
+        cover(&mut bench, 1..2);
+        assert!(bench.is_answered(client), "{sql}");
+    }
+}
+
+#[test]
 fn what_a_transaction_reads_was_seen_to_at_its_begin() {
     let mut bench = bench_of(1, Consistency::Global);
     let client = bench.client(0, "app");

@@ -136,9 +136,13 @@ impl Work<'_> {
         let session = &mut *self.session;
         let plan = &session.execution.plan;
         let statement = plan.statement();
+        // What a query has put into a variable can be read at any time.
+        let fills_variable = statement.effects.contains(Effects::USER_VARIABLE)
+            && has_word(session.statement_text(), "SELECT");
         let is_silent = matches!(session.execution.ending, Ending::Ok { has_rows: false, .. })
             && !statement.multi
-            && !statement.effects.contains(Effects::ROUTINE);
+            && !statement.effects.contains(Effects::ROUTINE)
+            && !fills_variable;
         if session.execution.consistency == Consistency::Eventual || plan.kind().is_harmless() || is_silent {
             return;
         }
