@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_proxy::stats::ReportPart;
-use weir_topology::{Endpoint, Group, InstanceId, Leadership, Place, Roles};
+use weir_topology::{DrainRow, Endpoint, Group, InstanceId, Leadership, Place, Roles};
 
 use crate::report::address;
 use crate::statistics::Statistics;
@@ -79,6 +79,10 @@ pub struct ServerStatus {
     /// The same of other Weirs, where the server leaves; none for those that have not said yet.
     #[serde(default)]
     pub used_elsewhere: BTreeMap<String, Option<u64>>,
+    /// Other Weirs that may have sessions there, if they still run: they have not been heard of for so long that they are not
+    /// waited for.
+    #[serde(default)]
+    pub unheard_elsewhere: Vec<String>,
     /// Which Weirs want the server out.
     #[serde(default)]
     pub drained_by: Vec<String>,
@@ -140,7 +144,12 @@ impl Statistics {
                 weight: place.weight,
                 used: rows().map(|row| row.used).sum(),
                 free: rows().map(|row| row.free).sum(),
-                used_elsewhere: used_elsewhere(&roles, &place.endpoint),
+                used_elsewhere: used_elsewhere(&roles, &place.endpoint, drained.contains(&place.endpoint)),
+                unheard_elsewhere: unheard_elsewhere(
+                    &roles,
+                    &place.endpoint,
+                    drained.contains(&place.endpoint),
+                ),
                 drained_by: drained_by(&roles, &place.endpoint, |_, _| true),
                 drained_by_silent: drained_by(&roles, &place.endpoint, |leadership, instance| {
                     *instance != own && !leadership.live.contains(instance)
@@ -159,15 +168,30 @@ impl Statistics {
     }
 }
 
+/// What the Weirs in front of a server's clusters know of each other, and what they have said of servers that leave; without
+/// clusters that the server does not leave.
+fn leaving<'r>(
+    roles: &'r Roles,
+    server: &'r Endpoint,
+    is_drained: bool,
+) -> impl Iterator<Item = (&'r Leadership, &'r [DrainRow])> {
+    roles.groups.iter().filter_map(move |group| {
+        let leadership = group.leadership.as_ref()?;
+        let rows = leadership.drains.as_deref().unwrap_or_default();
+        let is_member = || {
+            group.writers.contains(server) || group.cannot_write.iter().any(|(member, _)| member == server)
+        };
+        // Also where the others do not know it yet, or can't be told.
+        let is_left = rows.iter().any(|row| row.server == *server) || (is_drained && is_member());
+        is_left.then_some((leadership, rows))
+    })
+}
+
 /// What other Weirs say of a server that leaves. One that has fallen silent may have sessions there for as long as it may
-/// write; later it is not waited for any more.
-fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u64>> {
+/// write.
+fn used_elsewhere(roles: &Roles, server: &Endpoint, is_drained: bool) -> BTreeMap<String, Option<u64>> {
     let mut used = BTreeMap::new();
-    for leadership in roles.groups.iter().filter_map(|group| group.leadership.as_ref()) {
-        let Some(drains) = &leadership.drains else { continue };
-        if !drains.iter().any(|row| row.server == *server) {
-            continue;
-        }
+    for (leadership, drains) in leaving(roles, server, is_drained) {
         for peer in &leadership.live {
             let row = drains.iter().find(|row| row.server == *server && row.instance == *peer);
             used.insert(peer.to_string(), row.map(|row| row.sessions));
@@ -175,6 +199,22 @@ fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u
         used.extend(leadership.silent.iter().map(|peer| (peer.to_string(), None)));
     }
     used
+}
+
+/// Those that have been silent for longer, and have not said before that nobody of theirs is there.
+fn unheard_elsewhere(roles: &Roles, server: &Endpoint, is_drained: bool) -> Vec<String> {
+    let mut unheard = Vec::new();
+    for (leadership, drains) in leaving(roles, server, is_drained) {
+        let left = |name: &InstanceId| {
+            drains.iter().any(|row| row.server == *server && row.instance == *name && row.sessions == 0)
+        };
+        let names = leadership.peers.iter().map(|peer| &peer.instance);
+        let names = names.filter(|name| {
+            !leadership.live.contains(name) && !leadership.silent.contains(name) && !left(name)
+        });
+        unheard.extend(names.map(ToString::to_string));
+    }
+    unheard
 }
 
 fn drained_by(

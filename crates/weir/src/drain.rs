@@ -43,8 +43,15 @@ pub(crate) fn drain(
         };
         if used.is_nobody() {
             end_progress(shown);
-            println!("nothing runs there any more");
-            return Ok(ExitCode::SUCCESS);
+            if used.unheard.is_empty() {
+                println!("nothing runs there any more");
+                return Ok(ExitCode::SUCCESS);
+            }
+            println!(
+                "nothing runs there any more, except perhaps sessions of {}, which has not been heard of lately: see SHOW PROCESSLIST on the server",
+                used.unheard.join(", ")
+            );
+            return Ok(ExitCode::from(STILL_RUNNING));
         }
         if Instant::now() >= until {
             end_progress(shown);
@@ -76,6 +83,8 @@ struct Used {
     here: u64,
     /// By the names of other Weirs; none for one that has not said it yet.
     elsewhere: BTreeMap<String, Option<u64>>,
+    /// Other Weirs that are not waited for.
+    unheard: Vec<String>,
 }
 
 impl Used {
@@ -87,7 +96,14 @@ impl Used {
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: u64 = self.here + self.elsewhere.values().flatten().sum::<u64>();
-        write!(f, "{all} {} still there", if all == 1 { "session is" } else { "sessions are" })?;
+        let is_all_known = self.elsewhere.values().all(Option::is_some);
+        let verb = match (all, is_all_known) {
+            (1, true) => "session is still",
+            (1, false) => "session is known to be",
+            (_, true) => "sessions are still",
+            (_, false) => "sessions are known to be",
+        };
+        write!(f, "{all} {verb} there")?;
         let others = self.elsewhere.iter().filter_map(|(weir, used)| match used {
             Some(0) => None,
             Some(used) => Some(format!("{weir}: {used}")),
@@ -113,7 +129,11 @@ fn state_of(client: &ControlClient, server: &Endpoint) -> Result<DrainState, Con
     Ok(match row {
         None => DrainState::Unknown,
         Some(row) if !row.is_drained => DrainState::Undrained,
-        Some(row) => DrainState::Drained(Used { here: row.used, elsewhere: row.used_elsewhere }),
+        Some(row) => DrainState::Drained(Used {
+            here: row.used,
+            elsewhere: row.used_elsewhere,
+            unheard: row.unheard_elsewhere,
+        }),
     })
 }
 

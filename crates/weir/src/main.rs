@@ -109,8 +109,8 @@ const DRAIN_EXAMPLES: &str = "Examples:
 
 The server gets no new work; running statements, transactions and pinned sessions may finish. If it is the writer, the
 role moves first, as by `weir switchover`. It stays drained over reloads and restarts of weir, until `weir undrain`.
-Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error, 2 for
-wrong use.";
+Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, or may do so because another
+Weir has not answered or is not heard of any more, 1 for an error, 2 for wrong use.";
 
 const UNDRAIN_EXAMPLES: &str = "Examples:
   weir undrain 10.0.0.12:3306 -c /etc/weir.toml
@@ -127,6 +127,7 @@ const SWITCHOVER_EXAMPLES: &str = "Examples:
 
 New statements wait, transactions end, the next writer applies everything, then it gets the role and the statements
 run there. If sessions still hold the old writer after --grace-ms, it stays the writer (or with --force they are closed).
+Sessions of other Weirs have the longer of --grace-ms and 2 s. Ctrl-C ends this command, not the switchover.
 Exit status: 0 when the writer has moved (with --dry-run: could), 1 if not (everything is as before), 2 for wrong use.";
 
 const DONOR_EXAMPLES: &str = "\
