@@ -302,21 +302,35 @@ fn refused(env: &Env, family: Family) -> CaseResult {
     grant(&mysql)?;
     wait_ready(&weir)?;
 
-    // The target stands still: it will never have everything.
-    let to = mysql.server(2).addr().to_string();
+    // The target stands still when everybody holds already: it will never have everything.
     let delay = match family {
         Family::Mysql => {
             "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 3600; START REPLICA"
         }
         Family::Mariadb => "STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = 3600; START SLAVE",
     };
-    mysql.server(2).root_query(delay)?;
-    eventually("the target runs again", PATIENCE, || {
-        Ok(switchover(&weir, &["--to", &to, "--dry-run"])?.status.success())
-    })?;
+    let to = mysql.server(2).addr().to_string();
     let mut session = Session::open(weir.addr(), "test")?;
+    session.run("BEGIN")?;
     session.run("INSERT INTO numbers VALUES (7, 1)")?;
-    let undone = switchover(&weir, &["--to", &to])?;
+    let undone = thread::scope(|scope| {
+        let undone = scope
+            .spawn(|| switchover(&weir, &["--to", &to, "--grace-ms", "20000"]).map_err(|e| e.to_string()));
+        eventually("statements are held", PATIENCE, || Ok(weir.log().contains("switchover begins")))?;
+        mysql.server(2).root_query(delay)?;
+        eventually("the target replicates again", PATIENCE, || {
+            let status = match family {
+                Family::Mysql => "SHOW REPLICA STATUS",
+                Family::Mariadb => "SHOW ALL SLAVES STATUS",
+            };
+            let row = mysql.server(2).root_query(status)?.concat();
+            Ok(row.iter().filter(|value| *value == "Yes").count() >= 2)
+        })?;
+        // Weir has seen that, too, some probes later.
+        thread::sleep(Duration::from_secs(1));
+        session.run("COMMIT")?;
+        Ok::<_, Box<dyn Error>>(undone.join().map_err(|_| "the switchover panicked")??)
+    })?;
     let said = text(&undone.stderr);
     ensure!(
         undone.status.code() == Some(1)
@@ -325,6 +339,14 @@ fn refused(env: &Env, family: Family) -> CaseResult {
         "{undone:?}"
     );
     session.run("INSERT INTO numbers VALUES (7, 2)")?;
+    ensure!(writer(&weir)? == source, "it has moved");
+    // Now it is behind before anybody holds.
+    session.run("INSERT INTO numbers VALUES (7, 3)")?;
+    let held_before = weir.log().matches("switchover begins").count();
+    let refused = switchover(&weir, &["--to", &to])?;
+    let said = text(&refused.stderr);
+    ensure!(refused.status.code() == Some(1) && said.contains("has not applied everything"), "{refused:?}");
+    ensure!(weir.log().matches("switchover begins").count() == held_before, "statements were held in vain");
     ensure!(writer(&weir)? == source, "it has moved");
 
     // A server that replicates from nobody can't follow.
@@ -335,5 +357,8 @@ fn refused(env: &Env, family: Family) -> CaseResult {
     let refused = switchover(&weir, &["--to", &to])?;
     ensure!(!refused.status.success(), "{refused:?}");
     ensure!(writer(&weir)? == source, "it has moved");
+    // Whoever does not insist on it gets one that can.
+    let done = switchover(&weir, &[])?;
+    ensure!(done.status.success() && writer(&weir)? == id(&mysql, 3)?, "{done:?}");
     Ok(())
 }

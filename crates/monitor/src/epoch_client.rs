@@ -266,11 +266,16 @@ impl EpochClient {
     }
 
     /// What is to be known of an epoch that can't be read; said once where it changes.
-    pub(crate) fn look_for_trouble(&mut self, now: Millis) -> Option<Arc<str>> {
+    pub(crate) fn look_for_trouble(&mut self, now: Millis, has_others: bool) -> Option<Arc<str>> {
         let since = *self.read_at.get_or_insert(now);
         let cause = self.denied.clone().or_else(|| self.fault.clone());
         let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
         let trouble = match cause.filter(|_| is_late) {
+            Some(cause) if self.scope == EpochScope::Plans && has_others && self.denied.is_some() => {
+                Some(format!(
+                    "weir.topology can't be used ({cause}): the other Weirs are not told of switchovers and drains; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account"
+                ))
+            }
             Some(_) if self.scope == EpochScope::Plans => None,
             Some(cause) if self.goes_by_facts() => Some(format!(
                 "weir.topology can't be used ({cause}): this Weir chooses the writer by its own observations"
@@ -284,7 +289,9 @@ impl EpochClient {
         if trouble.as_deref() != self.trouble.as_deref() {
             let hostgroup = self.hostgroup;
             match &trouble {
-                Some(trouble) if !self.goes_by_facts() => error!(hostgroup, "{trouble}"),
+                Some(trouble) if !self.goes_by_facts() || self.scope == EpochScope::Plans => {
+                    error!(hostgroup, "{trouble}");
+                }
                 None => info!(hostgroup, "weir.topology can be read again"),
                 // Said with what ends it, by `refused`.
                 Some(_) => {}

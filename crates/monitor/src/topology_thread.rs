@@ -379,8 +379,9 @@ impl TopologyThread {
         for group in &mut decided.groups {
             let of_group = |evictor: &&Evictor| evictor.settings.writer_hostgroup == group.writer_hostgroup;
             group.assist = self.evictors.iter().find(of_group).and_then(Evictor::status);
+            let has_others = epoch::has_others(&self.roles, group.writer_hostgroup);
             let client = self.epoch_clients.get_mut(&group.writer_hostgroup);
-            group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now));
+            group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now, has_others));
         }
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);

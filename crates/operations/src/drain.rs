@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use weir_config::ServerStatus;
 use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
 
 use crate::error::{DrainError, SwitchoverError};
@@ -124,6 +125,11 @@ impl OperationRunner {
             let names: Vec<String> = others.iter().map(|other| other.instance.to_string()).collect();
             names.join(", ")
         };
+        let mut rows =
+            self.context.config.servers.iter().filter(|row| row.endpoint() == *endpoint).peekable();
+        if rows.peek().is_some() && rows.all(|row| row.status == ServerStatus::OfflineSoft) {
+            return Err(DrainError::OfflineSoft(endpoint.clone()));
+        }
         let server = endpoint.clone();
         let (live, gone): (Vec<Opponent>, Vec<Opponent>) =
             self.lasting_opponents(endpoint)?.into_iter().partition(|other| other.is_live);

@@ -30,8 +30,11 @@ pub enum SwitchoverError {
     #[error("the cluster is not configured any more")]
     NotConfigured,
     /// Nobody has the role.
-    #[error("there is no writer: a failover is under way, or no server can write")]
-    NoWriter,
+    #[error("there is no writer now: {reasons}")]
+    NoWriter {
+        /// Each server with its reason.
+        reasons: String,
+    },
     /// Each of several servers has it.
     #[error("there are several writers: nothing to switch")]
     SeveralWriters,
@@ -88,6 +91,12 @@ pub enum SwitchoverError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// Others are there and can't be asked.
+    #[error("the other Weirs can't be asked to hold statements: {trouble}")]
+    OthersUntold {
+        /// What is wrong, and the next step.
+        trouble: String,
+    },
     /// Who holds for it is not known any more.
     #[error("the switchover to {to} is not announced to the other Weirs any more (see the log)")]
     Unannounced {
@@ -108,7 +117,9 @@ pub enum SwitchoverError {
         is_forced: bool,
     },
     /// The same with other Weirs' sessions.
-    #[error("sessions of other Weirs may still write to {from}: {names}")]
+    #[error(
+        "sessions of other Weirs may still write to {from}: {names} (or they do not know the next writer: see their logs)"
+    )]
     OtherWeirsWrite {
         /// The writer.
         from: Endpoint,
@@ -257,7 +268,9 @@ pub enum DrainError {
         reasons: String,
     },
     /// Other Weirs want it out.
-    #[error("{server} is undrained here, but still drained by {names}: run `weir undrain` there")]
+    #[error(
+        "{server} is undrained here, but still drained by {names}: run `weir undrain` there (or, if it is OFFLINE_SOFT in mysql_servers there, set it ONLINE)"
+    )]
     WantedOut {
         /// The server.
         server: Endpoint,
@@ -274,6 +287,11 @@ pub enum DrainError {
         /// The Weirs.
         names: String,
     },
+    /// `weir drain` is not what keeps it out.
+    #[error(
+        "{0} is OFFLINE_SOFT in mysql_servers, which `weir undrain` does not change: set its status to ONLINE there, and load it"
+    )]
+    OfflineSoft(Endpoint),
     /// What other Weirs have said of the server could not be taken back.
     #[error(
         "{0} is undrained here, but the rows of other Weirs in weir.drains could not be removed: see `weir status`"

@@ -20,7 +20,8 @@ use crate::switchover::{Plan, why_not};
 const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long a Weir that has just started may take to read which others there are.
 const FIRST_READ_WAIT: Duration = Duration::from_secs(3);
-/// How long the other Weirs may take to say that they hold, once their sessions write no more.
+/// How long the other Weirs are waited for at least, until they have read that they are to hold and have said that they do:
+/// a shorter grace counts from the same moment.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// A switchover of another Weir.
@@ -29,6 +30,7 @@ struct ForeignSwitchover {
     hostgroup: u32,
     version: u64,
     writer: Endpoint,
+    to: Endpoint,
 }
 
 /// The switchover of another Weir for which a cluster's statements are to be held: the next writer, and whose it is.
@@ -59,9 +61,9 @@ pub(crate) fn silent_weirs(group: &Group) -> Option<(String, u64)> {
 
 impl ForeignSwitchover {
     fn of(group: &Group, instance: &str) -> Option<Self> {
-        let (_, _, version) = foreign_switchover(group, instance)?;
+        let (to, _, version) = foreign_switchover(group, instance)?;
         let writer = group.leadership.as_ref()?.row.as_ref()?.writer.clone();
-        Some(Self { hostgroup: group.writer_hostgroup, version, writer })
+        Some(Self { hostgroup: group.writer_hostgroup, version, writer, to: to.clone() })
     }
 }
 
@@ -116,6 +118,14 @@ impl Operations {
     /// Tells the Weir that moves the role when no session here may write to the old writer any more.
     fn clear(&self, foreign: ForeignSwitchover) {
         let hostgroup = foreign.hostgroup;
+        let ids = self.context.config.hostgroups_of(&foreign.to);
+        let mut clusters = self.context.config.clusters().filter(|row| row.writer_hostgroup == hostgroup);
+        if !clusters.any(|cluster| cluster.hostgroups().any(|id| ids.contains(&id))) {
+            // Nobody could write here afterwards.
+            let to = &foreign.to;
+            tracing::error!(hostgroup, %to, "another Weir wants to move the writer role to a server that is not in mysql_servers here: this Weir does not agree");
+            return;
+        }
         tracing::info!(hostgroup, writer = %foreign.writer, "statements are held for another Weir's switchover");
         let Context { proxy, reporter, roles, instance, .. } = self.context.clone();
         let watch = move || watch(&foreign, &*proxy, &reporter, &roles, &instance);
@@ -151,7 +161,7 @@ impl OperationRunner {
     /// Waits until no other Weir's session may write to the old writer.
     pub(crate) fn wait_others(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let begun = Instant::now();
-        let until = begun + plan.grace + ANSWER_WAIT;
+        let until = begun + plan.grace.max(ANSWER_WAIT);
         let mut told = false;
         loop {
             let roles = self.context.roles.latest();

@@ -101,8 +101,8 @@ impl OperationRunner {
         progress: &Progress,
     ) -> Result<String, SwitchoverError> {
         self.wait_until_others_known(order.writer_hostgroup)?;
-        let plan = self.plan(order, progress)?;
-        let mut mover = self.get_ready(&plan)?;
+        let mut plan = self.plan(order, progress)?;
+        let mut mover = self.get_ready(&mut plan)?;
         let (hostgroup, Plan { from, to, .. }) = (order.writer_hostgroup, &plan);
         if order.dry_run {
             let sessions = in_words(&self.writing(from)?);
@@ -110,8 +110,9 @@ impl OperationRunner {
                 let (writer, next_writer, sessions) = (from.clone(), to.clone(), sessions.clone());
                 let _ = tell.send(SwitchoverPlan { writer, next_writer, sessions });
             }
+            let others = self.others_in_words(hostgroup);
             return Ok(format!(
-                "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {sessions}"
+                "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {sessions}{others}"
             ));
         }
         tracing::info!(hostgroup, %from, %to, force = order.force, "switchover begins");
@@ -150,6 +151,16 @@ impl OperationRunner {
         }
     }
 
+    /// The other Weirs, of whose sessions nothing is known before they are asked.
+    fn others_in_words(&self, hostgroup: u32) -> String {
+        let roles = self.context.roles.latest();
+        let leadership = roles.group(hostgroup).and_then(|group| group.leadership.as_ref());
+        match leadership.map(|leadership| leadership.live.as_slice()).unwrap_or_default() {
+            [] => String::new(),
+            live => format!("; not counted are sessions of other Weirs ({})", live.join(", ")),
+        }
+    }
+
     /// The present writer and the next one.
     fn plan<'p>(
         &self,
@@ -164,21 +175,24 @@ impl OperationRunner {
         })?;
         let from = match group.writers.as_slice() {
             [writer] => writer.clone(),
-            [] => return Err(SwitchoverError::NoWriter),
+            [] => return Err(SwitchoverError::NoWriter { reasons: all_reasons(group) }),
             _ => return Err(SwitchoverError::SeveralWriters),
         };
         let to = match &order.to {
             Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
             Some(to) if group.successors.contains(to) => to.clone(),
             Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
-            None => group.successors.first().cloned().ok_or_else(|| {
-                let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
-                let reasons: Vec<String> = group.cannot_write.iter().map(because).collect();
-                SwitchoverError::NoTarget { reasons: reasons.join(", ") }
-            })?,
+            None => group
+                .successors
+                .first()
+                .cloned()
+                .ok_or_else(|| SwitchoverError::NoTarget { reasons: all_reasons(group) })?,
         };
         if let Some(cause) = another_switchover(group, &self.context.instance) {
             return Err(cause);
+        }
+        if let (Some(_), Some(trouble)) = (&group.leadership, &group.epoch_trouble) {
+            return Err(SwitchoverError::OthersUntold { trouble: trouble.to_string() });
         }
         if let Some((names, seconds)) = silent_weirs(group) {
             return Err(SwitchoverError::SilentWeirs { names, seconds, from });
@@ -190,12 +204,12 @@ impl OperationRunner {
     }
 
     /// Everything that can be missing is looked for here.
-    fn get_ready(&self, plan: &Plan<'_>) -> Result<Mover, SwitchoverError> {
+    fn get_ready(&self, plan: &mut Plan<'_>) -> Result<Mover, SwitchoverError> {
         match plan.flavour {
             Flavour::Galera => Ok(Mover::Monitor),
             Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Monitor),
             Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
-            Flavour::Replication => self.replication_mover(plan).map(Box::new).map(Mover::Replication),
+            Flavour::Replication => self.first_fit(plan).map(Box::new).map(Mover::Replication),
         }
     }
 
@@ -334,6 +348,13 @@ impl OperationRunner {
 pub(crate) fn why_not(group: &Group, server: &Endpoint) -> String {
     let known = group.cannot_write.iter().find(|(known, _)| known == server);
     known.map_or_else(|| "it is not in this cluster".to_owned(), |(_, why)| why.to_string())
+}
+
+/// Why nobody but the writer can have the role.
+fn all_reasons(group: &Group) -> String {
+    let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
+    let reasons: Vec<String> = group.cannot_write.iter().map(because).collect();
+    if reasons.is_empty() { "no server is known yet".to_owned() } else { reasons.join(", ") }
 }
 
 /// "2 sessions (transaction), 1 session (temporary_table)".

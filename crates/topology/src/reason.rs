@@ -425,7 +425,7 @@ pub enum Reason {
         lost: Endpoint,
     },
     /// The user's wish.
-    #[error("mysql_servers.status is {}", wished(*.0))]
+    #[error("taken out: {}", wished(*.0))]
     Wished(Wish),
 }
 
@@ -455,8 +455,8 @@ fn maintenance(mode: Maintenance) -> &'static str {
 
 fn wished(wish: Wish) -> &'static str {
     match wish {
-        Wish::Online => "ONLINE",
-        Wish::OfflineSoft => "OFFLINE_SOFT",
-        Wish::OfflineHard => "OFFLINE_HARD",
+        Wish::Online => "no",
+        Wish::OfflineSoft => "drained, or OFFLINE_SOFT in mysql_servers",
+        Wish::OfflineHard => "OFFLINE_HARD in mysql_servers",
     }
 }

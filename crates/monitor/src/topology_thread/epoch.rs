@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use weir_client::Options;
 use weir_topology::{
     DrainRow, Endpoint, EpochRead, EpochUse, Flavour, Group, InstanceId, Intent, Millis, Policy, Reason,
-    ReplicationPolicy, ServerState, Switch, SwitchStep, Wish,
+    ReplicationPolicy, Roles, ServerState, Switch, SwitchStep, Wish,
 };
 
 use super::TopologyThread;
@@ -97,7 +97,9 @@ impl TopologyThread {
         }
         for row in &policy.replication {
             let client = self.epoch_clients.get(&row.writer_hostgroup);
-            if client.is_none_or(EpochClient::goes_by_facts) {
+            // Others that have been heard of are not forgotten because the account has lost a privilege.
+            if client.is_none_or(EpochClient::goes_by_facts) && !has_others(&self.roles, row.writer_hostgroup)
+            {
                 policy.by_facts.push(row.writer_hostgroup);
             }
         }
@@ -381,6 +383,12 @@ fn another_name(name: &str) -> InstanceId {
     // The standard library's own randomness.
     let number = RandomState::new().build_hasher().finish();
     format!("{prefix}-{number:016x}").into()
+}
+
+/// Whether other Weirs in front of a cluster are known.
+pub(super) fn has_others(roles: &Roles, writer_hostgroup: u32) -> bool {
+    let leadership = roles.group(writer_hostgroup).and_then(|group| group.leadership.as_ref());
+    leadership.is_some_and(|leadership| !leadership.peers.is_empty())
 }
 
 #[cfg(test)]

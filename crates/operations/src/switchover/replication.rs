@@ -39,8 +39,34 @@ impl OperationRunner {
         OperationSurroundings { runner: self, hostgroup, progress }
     }
 
+    /// The switchover to the target that was asked for, or to the first of all that can take over: how far a replica is behind
+    /// and whether it replicates at all shows when it is asked.
+    pub(super) fn first_fit(&self, plan: &mut Plan<'_>) -> Result<Mover, SwitchoverError> {
+        if plan.order.to.is_some() {
+            return self.replication_mover(plan);
+        }
+        let roles = self.context.roles.latest();
+        let group = roles.group(plan.order.writer_hostgroup).ok_or(SwitchoverError::NotConfigured)?;
+        let mut causes = Vec::new();
+        for candidate in &group.successors {
+            plan.to = candidate.clone();
+            match self.replication_mover(plan) {
+                Ok(mover) => return Ok(mover),
+                Err(cause) => causes.push(cause),
+            }
+        }
+        // Of several, each names its server.
+        match <[SwitchoverError; 1]>::try_from(causes) {
+            Ok([cause]) => Err(cause),
+            Err(causes) => {
+                let reasons: Vec<String> = causes.iter().map(ToString::to_string).collect();
+                Err(SwitchoverError::NoTarget { reasons: reasons.join("; ") })
+            }
+        }
+    }
+
     /// Logs in everywhere, and sees whether the target can follow and the account may do everything.
-    pub(super) fn replication_mover(&self, plan: &Plan<'_>) -> Result<Mover, SwitchoverError> {
+    fn replication_mover(&self, plan: &Plan<'_>) -> Result<Mover, SwitchoverError> {
         let hostgroup = plan.order.writer_hostgroup;
         let row =
             self.context.config.replication_hostgroups.iter().find(|row| row.writer_hostgroup == hostgroup);

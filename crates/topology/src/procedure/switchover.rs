@@ -6,6 +6,9 @@
 //! released:  the target forgets its source ─► the old writer replicates from it ─► journal
 //! ```
 //!
+//! Before anything is held the target has applied what the writer had when the switchover began. Replicas that have not, as
+//! one whose tables are locked, are told of the new source when statements go on: nobody waits for them.
+//!
 //! Until the target may be writable each step has its reverse, and after that there is no way back: the target may have
 //! taken writes of other Weirs. What can't be undone over the connections that hold the locks is left to
 //! [`super::Recovery`], at once and later.
@@ -19,6 +22,9 @@ use crate::Endpoint;
 
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
+
+/// How long another replica may take for that before it counts as late.
+const LATE_AFTER: Duration = Duration::from_secs(1);
 
 /// From whom the role moves to whom.
 #[derive(Clone, Debug)]
@@ -57,6 +63,8 @@ struct Other<C> {
     server: C,
     /// It replicates from the old writer.
     is_replica: bool,
+    /// It is told when statements go on.
+    is_late: bool,
     /// It has been told to replicate from the target.
     is_moved: bool,
 }
@@ -103,7 +111,8 @@ impl<C: Server> Switchover<C> {
         from.check_privileges()?;
         to.check_privileges()?;
         let source = check_pair(&mut from, &mut to)?;
-        from.position()?;
+        let position = from.position()?;
+        to.wait_for(&position, CATCH_UP_WAIT)?;
         let (mut others, mut left) = (Vec::new(), Vec::new());
         for other in steps::sorted(&plan.members) {
             if other == plan.from || other == plan.to {
@@ -118,7 +127,8 @@ impl<C: Server> Switchover<C> {
                     } else {
                         left.push(format!("{other} replicates from elsewhere and is left alone"));
                     }
-                    others.push(Other { server, is_replica, is_moved: false });
+                    let is_late = is_replica && server.wait_for(&position, LATE_AFTER).is_err();
+                    others.push(Other { server, is_replica, is_late, is_moved: false });
                 }
                 Err(cause) => {
                     left.push(format!("{other} could not be made a replica of the new writer ({cause})"))
@@ -181,7 +191,7 @@ impl<C: Server> Switchover<C> {
         if self.from.position()? != self.position {
             return Err(ProcedureError::WrittenBesideWeir { server: from.clone() });
         }
-        for other in self.others.iter_mut().filter(|other| other.is_replica) {
+        for other in self.others.iter_mut().filter(|other| other.is_replica && !other.is_late) {
             other.is_moved = true;
             self.left.extend(other.server.follow(to).err());
         }
@@ -201,6 +211,9 @@ impl<C: Server> Switchover<C> {
     fn finish<S: Surroundings<Server = C>>(mut self, around: &mut S) -> Vec<String> {
         let mut left = std::mem::take(&mut self.left);
         left.extend(self.to.forget_source().err());
+        for other in self.others.iter_mut().filter(|other| other.is_late) {
+            left.extend(other.server.follow(&self.plan.to).err());
+        }
         let login = Login { is_tls: self.source.is_tls, ..around.login(&self.plan.to) };
         let begun = self.from.become_replica(&self.plan.to, &login);
         let begun = begun.map_err(ProcedureError::from);

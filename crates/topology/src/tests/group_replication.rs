@@ -493,7 +493,12 @@ fn wishes_of_the_user() {
     world.decide();
     assert_eq!(world.picture(), "- R R");
     assert_eq!(world.roles.groups[0].hold, None, "nobody waits for what the user has taken away");
-    assert!(world.roles.explain(100).contains("192.168.4.22:3306 mysql_servers.status is OFFLINE_SOFT"));
+    assert!(
+        world
+            .roles
+            .explain(100)
+            .contains("192.168.4.22:3306 taken out: drained, or OFFLINE_SOFT in mysql_servers")
+    );
 }
 
 #[test]

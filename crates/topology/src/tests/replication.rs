@@ -237,7 +237,12 @@ fn wishes_of_the_user() {
     world.decide();
     // Its other row lets it read.
     assert_eq!(world.picture(), "R R R");
-    assert!(world.roles.explain(100).contains("192.168.4.22:3306 mysql_servers.status is OFFLINE_SOFT"));
+    assert!(
+        world
+            .roles
+            .explain(100)
+            .contains("192.168.4.22:3306 taken out: drained, or OFFLINE_SOFT in mysql_servers")
+    );
     world.rows[1].wish = Wish::OfflineHard;
     world.decide();
     assert_eq!(world.picture(), "- R R");
