@@ -36,6 +36,11 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("replication_switchover::one_by_another_weir_on_mariadb_is_not_cut_across", |env| {
             second_of_two(env, Family::Mariadb)
         }),
+        Case::serial("replication_switchover::without_a_way_to_ask_another_weir_is_refused", unasked),
+        Case::serial(
+            "replication_switchover::another_weir_that_lacks_the_target_does_not_agree",
+            unknown_target,
+        ),
         Case::serial("replication_switchover::a_read_only_server_gets_no_row_of_weirs_own", own_rows),
         Case::serial("replication_switchover::an_offline_hard_server_stays_where_it_is", offline_hard),
         Case::serial("replication_switchover::what_can_not_be_is_refused_or_undone", |env| {
@@ -226,6 +231,61 @@ fn of_two(env: &Env, family: Family) -> CaseResult {
         ensure!(found == rows.to_string(), "writer {at}: {rows} acknowledged, {found} found");
     }
     Ok(())
+}
+
+/// The account could use the shared tables, and both have heard of each other.
+fn unasked(env: &Env) -> CaseResult {
+    let (mysql, one, two) = start_two(env, Family::Mariadb)?;
+    for weir in [&one, &two] {
+        wait_ready(weir)?;
+    }
+    let before = writer(&one)?;
+    let monitor = Account::MONITOR.user;
+    let mut session = Session::open(one.addr(), "test")?;
+    let third = mysql.server(3).addr().to_string();
+    // It must not be given by a role, or for all schemas.
+    let rights = format!("REVOKE ALL ON weir.* FROM {monitor}@'%'; GRANT SELECT ON weir.* TO {monitor}@'%'");
+    mysql.source().root_query(&rights)?;
+    for weir in [&one, &two] {
+        eventually("the trouble is shown", PATIENCE, || {
+            Ok(text(&run(weir, &["status"])?.stdout).contains("not told of switchovers and drains"))
+        })?;
+        let refused = switchover(weir, &[])?;
+        let said = text(&refused.stderr);
+        ensure!(refused.status.code() == Some(1) && said.contains("can't be asked to hold"), "{refused:?}");
+        ensure!(!said.contains("new statements are held"), "{said}");
+    }
+    ensure!(writer(&one)? == before, "it has moved");
+    session.run("INSERT INTO numbers VALUES (1, 1)")?;
+    let drained = run(&two, &["drain", &third, "--timeout-s", "1"])?;
+    let said = text(&drained.stderr);
+    ensure!(drained.status.code() == Some(3) && said.contains("has not answered"), "{drained:?}");
+    mysql.source().root_query(&format!("GRANT INSERT, UPDATE, DELETE, CREATE ON weir.* TO {monitor}@'%'"))?;
+    eventually("the other one is told", Duration::from_secs(60), || {
+        Ok(run(&two, &["drain", &third, "--timeout-s", "5"])?.status.success())
+    })
+}
+
+/// Its clients could write nowhere afterwards.
+fn unknown_target(env: &Env) -> CaseResult {
+    let (mysql, one, two) = start_two(env, Family::Mariadb)?;
+    wait_ready(&one)?;
+    let before = writer(&one)?;
+    drop(two);
+    let to = mysql.server(2).addr();
+    let two = another_with(env, &mysql, |config| {
+        let rows = config.document_mut()["mysql_servers"].as_array_of_tables_mut();
+        if let Some(rows) = rows {
+            rows.retain(|row| row["hostname"].as_str() != Some(&to.ip().to_string()));
+        }
+    })?;
+    wait_ready(&two)?;
+    wait_ready(&one)?;
+    let undone = switchover(&one, &["--to", &to.to_string()])?;
+    let said = text(&undone.stderr);
+    ensure!(undone.status.code() == Some(1) && said.contains("do not know the next writer"), "{undone:?}");
+    ensure!(writer(&one)? == before && writer(&two)? == before, "it has moved");
+    Ok(two.wait_log("this Weir does not agree", PATIENCE)?)
 }
 
 /// With MariaDB the monitor's account may be one that read_only does not bind: it is the one that moves the role. A row
