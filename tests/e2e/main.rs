@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 mod completion;
 mod consistency_variables;
+mod deadlocks;
 mod diagnostics;
 mod disk;
 mod drain;
@@ -90,6 +91,7 @@ fn cases() -> Vec<Case> {
         commands::trials(),
         completion::trials(),
         consistency_variables::trials(),
+        deadlocks::trials(),
         diagnostics::trials(),
         disk::trials(),
         drain::trials(),

@@ -169,6 +169,8 @@ pub struct Hostgroup {
     pub reads: ReadPreference,
     /// How long a read waits for a reader to be fresh enough; none: not at all.
     pub consistency_timeout: Duration,
+    /// How often a statement with autocommit is run again that its server has undone (1213).
+    pub deadlock_retries: u32,
     /// What makes a server wait by itself until it has everything.
     pub strict: StrictRead,
     /// In which time a member that was away comes back to its full share.

@@ -233,3 +233,99 @@ fn an_execution_moves_that_such_a_node_does_not_prepare() {
     assert_eq!(bench.error(client), None);
     assert_eq!(bench.prepared, [node, node, 1 - node]);
 }
+
+/// One server, where statements that it has undone may be run again so often.
+fn undoing(deadlock_retries: u32) -> Bench {
+    let group = Hostgroup { deadlock_retries, ..support::hostgroup([0]) };
+    let mut bench = Bench::new(1, &[10], group, MysqlVariables::default());
+    // As MariaDB (10.11) shows them.
+    bench.conditions = vec![1213, 1213];
+    bench
+}
+
+/// How often the UPDATE has come, and what its client was told in the end.
+fn updates(bench: &mut Bench, sql: &str) -> (usize, Option<u16>) {
+    let client = bench.client(0, "app");
+    bench.query(client, sql);
+    bench.pass_ms(200);
+    assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}: {:?}", bench.log);
+    let told = bench.error(client).map(|(code, _)| code);
+    (bench.log.iter().filter(|(_, text)| text.starts_with("UPDATE")).count(), told)
+}
+
+#[test]
+fn a_statement_that_its_server_has_undone_is_run_again() {
+    for (deadlocks, sent, told) in
+        [(0, 1, None), (1, 2, None), (3, 4, None), (4, 4, Some(1213)), (9, 4, Some(1213))]
+    {
+        let mut bench = undoing(3);
+        bench.deadlocks = deadlocks;
+        assert_eq!(updates(&mut bench, "UPDATE t SET v = 1"), (sent, told), "{deadlocks}");
+    }
+    let mut bench = undoing(0);
+    bench.deadlocks = 1;
+    assert_eq!(updates(&mut bench, "UPDATE t SET v = 1"), (1, Some(1213)), "switched off");
+    assert!(
+        !bench.log.iter().any(|(_, text)| text.starts_with("SHOW")),
+        "asked for nothing: {:?}",
+        bench.log
+    );
+}
+
+#[test]
+fn what_its_server_has_not_surely_undone_whole_is_not_run_again() {
+    for (conditions, count) in [
+        (vec![1213, 1196], None),
+        (vec![1196, 1213, 1196], None),
+        (vec![1265], None),
+        // max_error_count hides the rest.
+        (vec![1213], Some(2)),
+    ] {
+        let mut bench = undoing(3);
+        (bench.deadlocks, bench.conditions, bench.condition_count) = (1, conditions.clone(), count);
+        assert_eq!(updates(&mut bench, "UPDATE t SET v = 1"), (1, Some(1213)), "{conditions:?} {count:?}");
+        // The session goes on.
+        let client = bench.client(0, "app");
+        assert_eq!(run(&mut bench, client, "UPDATE t SET v = 1"), None);
+    }
+}
+
+#[test]
+fn what_ends_more_than_itself_is_not_run_again() {
+    for before in ["BEGIN", "CREATE TEMPORARY TABLE z (id INT)"] {
+        let mut bench = undoing(3);
+        let client = bench.client(0, "app");
+        run(&mut bench, client, before);
+        bench.deadlocks = 1;
+        let told = run(&mut bench, client, "UPDATE t SET v = 1").map(|(code, _)| code);
+        assert_eq!(told, Some(1213), "{before}");
+        assert_eq!(bench.log.iter().filter(|(_, text)| text.starts_with("UPDATE")).count(), 1, "{before}");
+    }
+    for sql in
+        ["UPDATE t SET v = f()", "UPDATE t SET v = (@a := @a + 1)", "UPDATE t SET v = GET_LOCK('a', 1)"]
+    {
+        let mut bench = undoing(3);
+        bench.deadlocks = 1;
+        assert_eq!(updates(&mut bench, sql), (1, Some(1213)), "{sql}");
+    }
+}
+
+/// The server has undone it before.
+#[test]
+fn a_connection_that_is_lost_while_it_is_asked_what_is_left_costs_no_second_try() {
+    let mut bench = undoing(3);
+    let client = bench.client(0, "app");
+    assert_eq!(run(&mut bench, client, "UPDATE t SET v = 1"), None);
+    bench.deadlocks = 1;
+    bench.holds = true;
+    bench.clients[client].got.clear();
+    bench.query(client, "UPDATE t SET v = 2");
+    bench.release_with(support::error(1, 1213, "Deadlock found when trying to get lock"));
+    bench.lose(0);
+    bench.holds = false;
+    bench.pass_ms(200);
+    let (code, message) = bench.error(client).unwrap();
+    assert_eq!(code, 1213, "{message}");
+    assert_eq!(bench.log.iter().filter(|(_, text)| text.starts_with("UPDATE")).count(), 2, "{:?}", bench.log);
+    assert_eq!(run(&mut bench, client, "UPDATE t SET v = 3"), None, "the session goes on");
+}

@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_config::{CONSISTENCY_TIMEOUT_MS, Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
+use weir_config::{
+    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password, Secret, WeirTopology,
+};
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
@@ -182,6 +184,7 @@ impl Snapshots {
             hostgroup.reads = of_writers.map(|row| row.reads).unwrap_or_default();
             let timeout_ms = of_writers.map_or(CONSISTENCY_TIMEOUT_MS, |row| row.consistency_timeout_ms);
             hostgroup.consistency_timeout = Duration::from_millis(timeout_ms.into());
+            hostgroup.deadlock_retries = of_writers.map_or(DEADLOCK_RETRIES, |row| row.deadlock_retries);
             let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
             hostgroup.slow_start = care.slow_start;
             hostgroup.retry_buffer_bytes = if cluster.is_some() { care.retry_buffer_bytes } else { 0 };

@@ -46,6 +46,8 @@ pub struct WeirHostgroup {
     pub reads: ReadPreference,
     /// How long a read waits for a reader to be fresh enough, in milliseconds; after that the writer has it.
     pub consistency_timeout_ms: u32,
+    /// How often a statement with autocommit is run again that its server has undone (error 1213), 0 to 10.
+    pub deadlock_retries: u32,
     /// For humans.
     pub comment: String,
 }

@@ -54,6 +54,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let reads =
         word(&mut f, "reads", &[("spread", ReadPreference::Spread), ("fastest", ReadPreference::Fastest)]);
     let consistency_timeout_ms = f.number("consistency_timeout_ms");
+    let deadlock_retries = f.number("deadlock_retries");
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {
@@ -62,6 +63,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         consistency,
         reads,
         consistency_timeout_ms,
+        deadlock_retries,
         comment,
     })
 }

@@ -130,6 +130,8 @@ pub(crate) struct Group {
     pub(crate) reads: ReadPreference,
     /// How long a read waits for a reader to be fresh enough.
     pub(crate) consistency_timeout: Nanos,
+    /// How often a statement is run again that its server has undone (1213).
+    pub(crate) deadlock_retries: u32,
     /// What makes a server wait by itself until it has everything.
     pub(crate) strict: StrictRead,
     /// In which way its reads were fresh enough.

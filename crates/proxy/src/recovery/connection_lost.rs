@@ -24,6 +24,8 @@ pub(crate) enum AfterLoss {
     FailStatement,
     /// Its client has the answer, and what was to be asked behind that stays unknown.
     LeaveUnasked,
+    /// Its client gets the answer that was kept from it.
+    TellOfDeadlock,
     /// Its statement waits for another connection.
     Wait,
     /// It waits with a statement for which something is gone that it had: it ends.
@@ -51,6 +53,7 @@ impl Session {
                 AfterLoss::IsReset
             }
             Phase::Running => AfterLoss::FailStatement,
+            Phase::Settling if execution.reply.deadlock.is_some() => AfterLoss::TellOfDeadlock,
             Phase::Settling => AfterLoss::LeaveUnasked,
             // It is looked for another connection when its time has come.
             Phase::Held | Phase::Waiting(_) if is_free => AfterLoss::Wait,

@@ -6,6 +6,7 @@
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
 //! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
 //! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
+//! | 1213 | a server whose locks, or whose cluster's write sets, the statement has met | the transaction is undone, which was that of one statement alone | the statement is run again, if the server says that it has undone all of it: see [`crate::statement::deadlock`] |
 //! | 1461 | a server with `max_prepared_stmt_count` statements | instead of preparing one | the connection closes those that nobody uses, and it is prepared once more |
 //! | 1180 with `Not connected to Primary Component` in its text | a Galera node that leaves its component while it replicates a write set | the node has undone it; whether the others have got it is not told | the same |
 //!
@@ -18,13 +19,15 @@
 //! what it has received. 3101 is another matter: the group has decided against the transaction, on every member alike,
 //! and its SQLSTATE (40000) says so.
 
+use weir_protocol::error;
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
+use weir_sql::{Effects, Uses};
 
 use crate::context::Context;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
-use crate::pool::pools::Pools;
+use crate::pool::pools::{Group, Pools};
 use crate::server::errors::{is_cut_off, is_handing_over, is_read_only, is_wsrep_refusal};
 use crate::session::Session;
 use crate::session::execution::Refusal;
@@ -72,6 +75,9 @@ impl Pools {
         let is_in_transaction = session.is_in_transaction_only();
         let can_move = ctx.can_move(session);
         let is_writers = group.reader_hostgroup.is_some();
+        if err.code == error::LOCK_DEADLOCK.code && self.may_repeat(session, group) {
+            return Some(Refusal::Undone);
+        }
         let may_move_in_part = session.pins.is_empty() || is_in_transaction;
         if may_move_in_part
             && group.is_replicated
@@ -101,5 +107,29 @@ impl Pools {
         } else {
             None
         }
+    }
+}
+
+impl Pools {
+    /// Whether a session's statement, which its server says to have undone, may be run again: it was a transaction of its own,
+    /// it leaves nothing in its session when it fails, and its client has seen nothing of it.
+    fn may_repeat(&self, session: &Session, group: &Group) -> bool {
+        let execution = &session.execution;
+        let plan = &execution.plan;
+        let changes_rows_only = plan.is_undone_as_a_whole() && !plan.commits_first() && !plan.is_boundary();
+        // The first of several rows has changed what it asks for.
+        let is_same_again = !(plan.statement().uses.contains(Uses::LAST_INSERT_ID)
+            && plan.statement().effects.contains(Effects::LAST_INSERT_ID_SET));
+        u32::from(execution.tries.repeats) < group.deadlock_retries
+            && changes_rows_only
+            && is_same_again
+            && session.pins.is_empty()
+            && session.stay.detour.is_none()
+            && session.transaction.is_autocommit
+            && session.input.upload.is_none()
+            && !execution.reply.is_answering
+            && !execution.text.wants_cursor
+            && !execution.has_announced
+            && !execution.kill.deadline_passed
     }
 }

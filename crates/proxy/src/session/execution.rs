@@ -92,6 +92,8 @@ pub(crate) struct Tries {
     pub is_being_prepared: bool,
     /// Since when it has been kept back on its connection, 0 if it has not: see `write_lease`.
     pub kept_back_since: Nanos,
+    /// How often it was run again after its server had undone it.
+    pub repeats: u8,
     pub started_at: Nanos,
 }
 
@@ -102,6 +104,8 @@ pub(crate) struct Reply {
     pub refusal: Option<Refusal>,
     /// Sequence id of the server's error, in whose place another one may stand.
     pub refused_at: u8,
+    /// The server says that it has undone the statement, and is asked whether it has undone all of it.
+    pub deadlock: Option<Box<Deadlock>>,
     /// Something of the reply has reached the client's buffer.
     pub is_answering: bool,
     /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
@@ -158,6 +162,15 @@ pub(crate) struct Record {
     pub logged: Option<Box<LoggedStatement>>,
 }
 
+/// An error 1213 that its client has not been told of.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlock {
+    /// The server's packet, its header included.
+    pub packet: Box<[u8]>,
+    /// How many conditions the server shows, if none of them says that something could not be undone.
+    pub conditions: Option<usize>,
+}
+
 /// How the reply to a command ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -184,6 +197,10 @@ pub(crate) enum Settle {
     Undone,
     /// Whether that server still reports what is set: else its word on what is pending counts for nothing.
     Tracking,
+    /// After a 1213: the conditions, of which one says whether something of the statement could not be undone.
+    Conditions,
+    /// How many there were: the server does not show all.
+    ConditionCount,
 }
 
 /// What an error of a server's means that its client does not get.
@@ -203,6 +220,8 @@ pub(crate) enum Refusal {
     LeftAmid,
     /// As ReadOnly, but the statement ends a transaction first, which may have been committed.
     ReadOnlyAmid,
+    /// The statement met another one's locks, or write set, and the server has undone it: it may be run again.
+    Undone,
 }
 
 impl Tries {

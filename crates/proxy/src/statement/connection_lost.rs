@@ -39,6 +39,7 @@ impl Work<'_> {
                 let message = format!("Lost connection to {endpoint} after the last statement");
                 self.lost_after_reply(LEASE_LOST, message);
             }
+            AfterLoss::TellOfDeadlock => self.tell_of_lost_deadlock(),
             AfterLoss::Wait => {}
             AfterLoss::EndBeforeSent => {
                 let pins = self.session.all_pins().words();

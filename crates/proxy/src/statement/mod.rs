@@ -8,6 +8,7 @@ pub(crate) mod completion_type;
 pub(crate) mod connection_lost;
 pub(crate) mod counting;
 pub(crate) mod cursors;
+pub(crate) mod deadlock;
 pub(crate) mod defaults;
 pub(crate) mod detour;
 pub(crate) mod effects;

@@ -35,12 +35,16 @@ impl Work<'_> {
     /// Does what [`Pools::refusal`] has found to be due. A server that takes no statements although it is in the hostgroup
     /// is left alone until the monitor has had a look.
     pub(crate) fn refused(&mut self, key: ConnectionKey, refusal: Refusal) {
+        if refusal == Refusal::Undone {
+            return self.ask_what_is_left(key);
+        }
         let server = self.pools.connections[key].server;
         if refusal != Refusal::StatementsFull {
             self.pools.suspect(self.ctx, server);
         }
         let endpoint = self.pools.servers[server].server.endpoint.clone();
         let because = match refusal {
+            Refusal::Undone => return,
             Refusal::StatementsFull => {
                 self.pools.connections[key].make_room(self.ctx);
                 self.session.execution.tries.is_sent = false;

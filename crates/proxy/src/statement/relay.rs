@@ -23,8 +23,7 @@ use crate::server::connection::ServerConnection;
 use crate::server::reported_state::{Explanation, explain};
 use crate::server::variables::{Meaning, meaning_of};
 use crate::session::Session;
-use crate::session::execution::Ending;
-use crate::session::execution::Reported;
+use crate::session::execution::{Deadlock, Ending, Refusal, Reported};
 use crate::work::Work;
 
 impl Work<'_> {
@@ -60,8 +59,11 @@ impl Work<'_> {
         if control == Control::Err
             && let Some(refusal) = self.pools.refusal(self.ctx, self.session, key, &bytes[HEADER_LEN..])
         {
-            let execution = &mut self.session.execution;
-            (execution.reply.refusal, execution.reply.refused_at) = (Some(refusal), bytes[3]);
+            let reply = &mut self.session.execution.reply;
+            (reply.refusal, reply.refused_at) = (Some(refusal), bytes[3]);
+            if refusal == Refusal::Undone {
+                reply.deadlock = Some(Box::new(Deadlock { packet: bytes.into(), conditions: None }));
+            }
             return Ok(());
         }
         if control == Control::LocalInfile {
@@ -84,17 +86,7 @@ impl Work<'_> {
                 }
                 self.ctx.out.send(socket, bytes);
             }
-            Control::Err => {
-                let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
-                self.session.put_owed_eof(self.ctx);
-                self.session.close_eof(self.ctx, None);
-                let session = &mut *self.session;
-                session.execution.ending = Ending::Err(err.code);
-                let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
-                session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
-                self.ctx.out.send(socket, bytes);
-                self.pools.connections[key].count_error(self.ctx, self.session, err.code, err.message);
-            }
+            Control::Err => self.relay_error(key, bytes)?,
             Control::Ok | Control::ResultEnd => {
                 self.pools.relay_ok(self.ctx, self.session, key, control, bytes)?
             }
@@ -103,6 +95,22 @@ impl Work<'_> {
             }
             Control::LocalInfile => {}
         }
+        Ok(())
+    }
+}
+
+impl Work<'_> {
+    /// The client gets the server's error.
+    pub(crate) fn relay_error(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
+        self.session.put_owed_eof(self.ctx);
+        self.session.close_eof(self.ctx, None);
+        let session = &mut *self.session;
+        session.execution.ending = Ending::Err(err.code);
+        let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
+        session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
+        self.ctx.out.send(session.socket, bytes);
+        self.pools.connections[key].count_error(self.ctx, self.session, err.code, err.message);
         Ok(())
     }
 }

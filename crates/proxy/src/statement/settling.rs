@@ -32,6 +32,9 @@ const TRANSACTION_IN_PROGRESS: u16 = 1568;
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
 
+/// Of an answer no more is kept: 64 conditions are some 30 KB.
+const ANSWER_BYTES_MAX: usize = 128 << 10;
+
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
 
@@ -53,7 +56,7 @@ impl Work<'_> {
                 session.take_status(ok.status, self.ctx.now);
                 self.pools.connections[key].traces.check_reports(self.session, ok);
             }
-            Settle::Collation | Settle::Nothing => {}
+            Settle::Collation | Settle::Conditions | Settle::ConditionCount | Settle::Nothing => {}
         }
     }
 
@@ -75,6 +78,9 @@ impl Work<'_> {
 
     /// An answer is complete.
     pub(crate) fn settled(&mut self, key: ConnectionKey, settle: Settle) {
+        if matches!(settle, Settle::Conditions | Settle::ConditionCount) {
+            return self.left_told(key, settle);
+        }
         let is_refused = self.pools.connections[key].settling.again;
         match settle {
             // Its other half, now that it is certain that no transaction is open.
@@ -163,6 +169,8 @@ impl ServerConnection {
             Settle::Collation => {
                 self.send_query(ctx, COLLATION);
             }
+            Settle::Conditions => self.send_query(ctx, b"SHOW WARNINGS"),
+            Settle::ConditionCount => self.send_query(ctx, b"SHOW COUNT(*) WARNINGS"),
             // Only an OK that reports a change of its own brings out what is pending, and that change must not be one of the
             // session's state, which it would hide (seen on MariaDB 10.11). MySQL (9.7) tells it in any OK.
             Settle::Pending if self.access.greeted.is_mariadb => {
@@ -305,8 +313,10 @@ impl Access {
 }
 
 impl Settling {
-    /// A row of an answer: character_set_connection and collation_connection.
+    /// A row of an answer. Of conditions there may be many.
     pub(crate) fn settle_row(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() + bytes.len() <= ANSWER_BYTES_MAX {
+            self.bytes.extend_from_slice(bytes);
+        }
     }
 }

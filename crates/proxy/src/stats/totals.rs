@@ -50,6 +50,10 @@ totals! {
     gtid_statements,
     /// Comments with a `min_gtid` that is no transaction's id, and was ignored.
     gtids_malformed,
+    /// Statements that were run again after their server had undone them (1213).
+    deadlocks_retried,
+    /// Times that a server said so of a statement that may be run again, and its client was told all the same.
+    deadlocks_told,
     /// COM_INIT_DB of clients.
     client_init_db,
     /// COM_STMT_PREPARE of clients.

@@ -47,6 +47,7 @@ impl Worker {
                 consistency: hostgroup.consistency,
                 reads: hostgroup.reads,
                 consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
+                deadlock_retries: hostgroup.deadlock_retries,
                 strict: hostgroup.strict,
                 reads_by: known.map(|group| group.reads_by.clone()).unwrap_or_default(),
                 keeps_connections: hostgroup.keeps_connections,

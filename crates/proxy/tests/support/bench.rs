@@ -67,6 +67,12 @@ pub struct Bench {
     pub read_only: Vec<usize>,
     /// UPDATEs are answered with this error; 0 for none.
     pub fails: u16,
+    /// So many UPDATEs are undone for a deadlock.
+    pub deadlocks: u32,
+    /// The conditions that servers show: numbers.
+    pub conditions: Vec<u16>,
+    /// How many they say that there are, if not as many as they show.
+    pub condition_count: Option<usize>,
     /// Nodes that are outside of their cluster.
     pub outside: Vec<usize>,
     /// Servers leave COM_STMT_PREPARE unanswered.
@@ -168,6 +174,9 @@ impl Bench {
             handing_over: Vec::new(),
             read_only: Vec::new(),
             fails: 0,
+            deadlocks: 0,
+            conditions: Vec::new(),
+            condition_count: None,
             outside: Vec::new(),
             holds_prepares: false,
             ignores_pings: false,
@@ -419,6 +428,10 @@ impl Bench {
         }
     }
 
+    fn shows_conditions(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
     /// A server answers a packet. False if there is none.
     fn serve(&mut self, at: usize) -> bool {
         let conn = &mut self.conns[at];
@@ -501,6 +514,20 @@ impl Bench {
                 if self.fails != 0 && text.starts_with("UPDATE") {
                     answer = super::error(sequence, self.fails, "as told");
                 }
+                if self.deadlocks > 0 && text.starts_with("UPDATE") {
+                    self.deadlocks -= 1;
+                    answer = super::error(sequence, 1213, "Deadlock found when trying to get lock");
+                }
+                if self.shows_conditions() && text == "SHOW WARNINGS" {
+                    let codes: Vec<String> = self.conditions.iter().map(u16::to_string).collect();
+                    let rows: Vec<[&str; 3]> = codes.iter().map(|code| ["Error", code, "text"]).collect();
+                    answer = super::rows(3, rows.iter().map(|row| &row[..]));
+                }
+                if self.shows_conditions() && text == "SHOW COUNT(*) WARNINGS" {
+                    let count = self.condition_count.unwrap_or(self.conditions.len()).to_string();
+                    answer = super::rows(1, [&[&*count][..]].into_iter());
+                }
+                let conn = &mut self.conns[at];
                 if self.outside.contains(&conn.node) {
                     answer = super::error(sequence, 1047, OUTSIDE);
                 }

@@ -197,6 +197,22 @@ pub fn plain_ok(sequence: u8) -> Vec<u8> {
     ok(sequence, OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT), &[])
 }
 
+/// A server's answer of rows, whose columns have no names.
+pub fn rows<'a>(columns: u8, rows: impl Iterator<Item = &'a [&'a str]>) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let names = ["def", "", "", "", "", ""].map(text).concat();
+    let column = [names, vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]].concat();
+    let (mut bytes, mut sequence) = (Vec::new(), 1);
+    frame::write_packet(&mut bytes, &mut sequence, &[columns]);
+    (0..columns).for_each(|_| frame::write_packet(&mut bytes, &mut sequence, &column));
+    for row in rows {
+        let row: Vec<u8> = row.iter().flat_map(|value| text(value)).collect();
+        frame::write_packet(&mut bytes, &mut sequence, &row);
+    }
+    bytes.extend(ok(sequence, OkPacket::new(0xFE, StatusFlags::AUTOCOMMIT), &[]));
+    bytes
+}
+
 /// A server's ERR as a packet with this sequence id.
 pub fn error(sequence: u8, code: u16, message: &str) -> Vec<u8> {
     let mut out = Vec::new();

@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 37] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 39] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -48,6 +48,8 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 37] {
         ("Slow_queries", totals.slow_queries),
         ("GTID_consistent_queries", totals.gtid_statements),
         ("Weir_min_gtid_malformed", totals.gtids_malformed),
+        ("Weir_deadlocks_retried", totals.deadlocks_retried),
+        ("Weir_deadlocks_told", totals.deadlocks_told),
         ("Queries_frontends_bytes_recv", totals.client_bytes_received),
         ("Queries_frontends_bytes_sent", totals.client_bytes_sent),
         ("Queries_backends_bytes_recv", totals.server_bytes_received),
