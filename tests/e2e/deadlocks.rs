@@ -6,28 +6,20 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Family, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Family, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
+use crate::replication::weir_with;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
-        Case::parallel("deadlocks::a_statement_of_its_own_runs_again", |env| {
-            run_again(&place(env, Family::Mariadb)?)
+        Case::serial("deadlocks::statements_that_were_undone_run_again", mariadb),
+        Case::parallel("deadlocks::statements_that_were_undone_run_again_at_mysql", |env| {
+            run_again(&of_mysql(env)?)?;
+            transaction(&of_mysql(env)?)
         }),
-        Case::parallel("deadlocks::a_statement_of_its_own_runs_again_at_mysql", |env| {
-            run_again(&place(env, Family::Mysql)?)
-        }),
-        Case::parallel("deadlocks::a_statement_that_has_left_something_does_not", |env| {
-            left(&place(env, Family::Mariadb)?)
-        }),
-        Case::parallel("deadlocks::a_statement_that_has_left_something_does_not_at_mysql", |env| {
-            left(&place(env, Family::Mysql)?)
-        }),
-        Case::parallel("deadlocks::a_transaction_is_told", |env| transaction(&place(env, Family::Mariadb)?)),
-        Case::parallel("deadlocks::none_runs_again_where_that_is_switched_off", switched_off),
         Case::parallel("deadlocks::writes_at_two_galera_nodes_count_once_each", galera),
     ]
 }
@@ -38,39 +30,71 @@ const RETRIED: &str = "Weir_deadlocks_retried";
 const TOLD: &str = "Weir_deadlocks_told";
 
 /// One server behind Weir, and a schema there with tables.
-struct Place {
+struct Place<'e> {
     weir: Weir,
     admin: Admin,
     server: SocketAddrV4,
+    root: Box<dyn Fn(&str) -> Result<String, Box<dyn Error>> + 'e>,
     schema: String,
 }
 
-fn place(env: &Env, family: Family) -> Result<Place, Box<dyn Error>> {
-    place_with(env, family, |_| {})
+/// A server of its own: Galera's (10.11) run such statements again themselves (`wsrep_retry_autocommit`).
+fn mariadb(env: &Env) -> CaseResult {
+    let mariadb = env.own_servers(Family::Mariadb, 1, false)?;
+    let place = |schema: &str, retries: i64| -> Result<Place<'_>, Box<dyn Error>> {
+        let source = mariadb.source();
+        source.root_query(&format!(
+            "CREATE DATABASE {schema}; GRANT ALL ON {schema}.* TO {}@'%'",
+            Account::APP.user
+        ))?;
+        let admin = env.free_address()?;
+        let weir = weir_with(env, &mariadb, false, |config| {
+            config.admin(admin);
+            let row = [("hostgroup_id", hostgroup::WRITER.into()), ("deadlock_retries", retries.into())];
+            config.push("weir_hostgroups", &row);
+        })?;
+        Place::of(weir, admin, source.addr(), schema, move |sql| {
+            Ok(source.root_query(sql)?.concat().concat())
+        })
+    };
+    run_again(&place("again", 3)?)?;
+    left(&place("leaves", 3)?)?;
+    transaction(&place("begun", 3)?)?;
+    switched_off(&place("off", 0)?)
 }
 
-fn place_with(
-    env: &Env,
-    family: Family,
-    change: impl FnOnce(&mut WeirConfig),
-) -> Result<Place, Box<dyn Error>> {
-    let admin = env.free_address()?;
-    let change = |config: &mut WeirConfig| {
+fn of_mysql(env: &Env) -> Result<Place<'_>, Box<dyn Error>> {
+    let (admin, source) = (env.free_address()?, env.mysql()?.source());
+    let weir = env.mysql_weir_with(4, |config| {
         config.admin(admin);
-        change(config);
-    };
-    let (weir, server, schema) = match family {
-        Family::Mariadb => {
-            (env.narrow_weir_with(&[1], 4, change)?, env.cluster()?.node(1).addr(), env.schema()?)
-        }
-        Family::Mysql => (env.mysql_weir_with(4, change)?, env.mysql()?.source().addr(), env.mysql_schema()?),
-    };
-    let place = Place { weir, admin: Admin::at(admin), server, schema };
-    place.prepare()?;
-    Ok(place)
+    })?;
+    let root = move |sql: &str| Ok(source.root_query(sql)?.concat().concat());
+    Place::of(weir, admin, source.addr(), &env.mysql_schema()?, root)
 }
 
-impl Place {
+fn of_galera(env: &Env) -> Result<Place<'_>, Box<dyn Error>> {
+    let (admin, node) = (env.free_address()?, env.cluster()?.node(1));
+    let weir = env.narrow_weir_with(&[1], 4, |config| {
+        config.admin(admin);
+    })?;
+    let root = move |sql: &str| Ok(node.root_query(sql)?.concat().concat());
+    Place::of(weir, admin, node.addr(), &env.schema()?, root)
+}
+
+impl<'e> Place<'e> {
+    fn of(
+        weir: Weir,
+        admin: SocketAddrV4,
+        server: SocketAddrV4,
+        schema: &str,
+        root: impl Fn(&str) -> Result<String, Box<dyn Error>> + 'e,
+    ) -> Result<Self, Box<dyn Error>> {
+        let place =
+            Self { weir, admin: Admin::at(admin), server, root: Box::new(root), schema: schema.to_owned() };
+        place.prepare()?;
+        Ok(place)
+    }
+
     fn prepare(&self) -> CaseResult {
         let mut session = Session::open(self.server, &self.schema)?;
         for sql in [
@@ -86,16 +110,17 @@ impl Place {
 
     /// Runs the statement, which locks the rows 1 to 3 in turn, against a transaction straight at the server that has row 3,
     /// wants row 1, and has more to lose: the statement is undone.
-    fn meet(&self, client: &mut Session, sql: &str) -> Result<Option<u16>, Box<dyn Error>> {
+    fn meet(&self, client: &mut Session, sql: &str, keeps_log: bool) -> Result<Option<u16>, Box<dyn Error>> {
         let mut other = Session::open(self.server, &self.schema)?;
         other.run("BEGIN")?;
         for _ in 0..20 {
             other.run("INSERT INTO weight VALUES (NULL), (NULL), (NULL), (NULL), (NULL)")?;
         }
-        // Who has changed what can't be undone is spared, so both have.
-        other.run("INSERT INTO log (t_id) VALUES (0)")?;
+        if keeps_log {
+            // Who has changed what can't be undone is spared, so both have.
+            other.run("INSERT INTO log (t_id) VALUES (0)")?;
+        }
         other.run("SELECT v FROM t WHERE id = 3 FOR UPDATE")?;
-        let mut looker = Session::open(self.server, &self.schema)?;
         let waits = format!(
             "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%{}%'",
             self.schema
@@ -104,7 +129,7 @@ impl Place {
         thread::scope(|scope| {
             let answer =
                 scope.spawn(|| client.query(&sql).map(|answer| answer.error()).map_err(|e| e.to_string()));
-            eventually("the statement waits for row 3", PATIENCE, || Ok(looker.value(&waits)? == "1"))?;
+            eventually("the statement waits for row 3", PATIENCE, || Ok((self.root)(&waits)? == "1"))?;
             other.run("SELECT v FROM t WHERE id = 1 FOR UPDATE")?;
             thread::sleep(Duration::from_millis(50));
             other.run("COMMIT")?;
@@ -118,10 +143,10 @@ impl Place {
     }
 }
 
-fn run_again(place: &Place) -> CaseResult {
+fn run_again(place: &Place<'_>) -> CaseResult {
     let mut client = Session::open(place.weir.addr(), &place.schema)?;
     ensure!(
-        place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3")?.is_none(),
+        place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3", false)?.is_none(),
         "its client was told"
     );
     let seen = client.rows("SELECT v FROM t ORDER BY id")?;
@@ -138,14 +163,14 @@ fn run_again(place: &Place) -> CaseResult {
 }
 
 /// A table without transactions keeps what the trigger has written.
-fn left(place: &Place) -> CaseResult {
-    let mut direct = Session::open(place.server, &place.schema)?;
-    direct.run(
-        "CREATE TRIGGER logged BEFORE UPDATE ON t FOR EACH ROW INSERT INTO log (t_id) VALUES (NEW.id)",
-    )?;
+fn left(place: &Place<'_>) -> CaseResult {
+    let trigger =
+        "CREATE TRIGGER logged BEFORE DELETE ON t FOR EACH ROW INSERT INTO log (t_id) VALUES (OLD.id)";
+    (place.root)(&format!("USE {}; {trigger}", place.schema))?;
     let mut client = Session::open(place.weir.addr(), &place.schema)?;
-    let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3")?;
-    ensure!(told == Some(DEADLOCK), "{told:?}");
+    let told = place.meet(&mut client, "DELETE FROM t WHERE id <= 3", true)?;
+    let logged = client.rows("SELECT t_id FROM log WHERE t_id > 0 ORDER BY id")?;
+    ensure!(told == Some(DEADLOCK), "{told:?}: {logged:?}");
     let logged = client.rows("SELECT t_id FROM log WHERE t_id > 0 ORDER BY id")?;
     ensure!(logged.concat() == ["1", "2"], "once each, and not again: {logged:?}");
     let seen = client.rows("SELECT v FROM t ORDER BY id")?;
@@ -155,11 +180,11 @@ fn left(place: &Place) -> CaseResult {
     Ok(())
 }
 
-fn transaction(place: &Place) -> CaseResult {
+fn transaction(place: &Place<'_>) -> CaseResult {
     for begin in ["BEGIN", "SET autocommit = 0"] {
         let mut client = Session::open(place.weir.addr(), &place.schema)?;
         client.run(begin)?;
-        let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3")?;
+        let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3", false)?;
         ensure!(told == Some(DEADLOCK), "{begin}: {told:?}");
         let seen = client.rows("SELECT v FROM t ORDER BY id")?;
         ensure!(seen.concat() == ["0", "0", "0"], "{begin}: {seen:?}");
@@ -168,13 +193,9 @@ fn transaction(place: &Place) -> CaseResult {
     Ok(())
 }
 
-fn switched_off(env: &Env) -> CaseResult {
-    let place = place_with(env, Family::Mariadb, |config| {
-        let row = [("hostgroup_id", hostgroup::WRITER.into()), ("deadlock_retries", 0.into())];
-        config.push("weir_hostgroups", &row);
-    })?;
+fn switched_off(place: &Place<'_>) -> CaseResult {
     let mut client = Session::open(place.weir.addr(), &place.schema)?;
-    let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3")?;
+    let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3", false)?;
     ensure!(told == Some(DEADLOCK), "{told:?}");
     Ok(())
 }
@@ -182,7 +203,7 @@ fn switched_off(env: &Env) -> CaseResult {
 /// One row, written through Weir at one node and straight at another: what fails certification there has had no effect.
 fn galera(env: &Env) -> CaseResult {
     const WRITES: usize = 150;
-    let place = place(env, Family::Mariadb)?;
+    let place = of_galera(env)?;
     let elsewhere = env.cluster()?.node(2).addr();
     let mut direct = Session::open(elsewhere, &place.schema)?;
     eventually("the row is there", PATIENCE, || {
