@@ -29,12 +29,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RETRIED: &str = "Weir_deadlocks_retried";
 const TOLD: &str = "Weir_deadlocks_told";
 
+/// Runs a statement as root.
+type AsRoot<'e> = dyn Fn(&str) -> Result<String, Box<dyn Error>> + 'e;
+
 /// One server behind Weir, and a schema there with tables.
 struct Place<'e> {
     weir: Weir,
     admin: Admin,
     server: SocketAddrV4,
-    root: Box<dyn Fn(&str) -> Result<String, Box<dyn Error>> + 'e>,
+    root: Box<AsRoot<'e>>,
     schema: String,
 }
 
