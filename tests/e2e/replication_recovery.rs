@@ -133,6 +133,37 @@ fn delay(server: &MysqlServer, family: Family, seconds: u64) -> CaseResult {
     Ok(())
 }
 
+/// Orders a switchover to the second server, which has everything when that begins, and falls behind while a transaction
+/// keeps the statements held: it will never apply that.
+fn order_behind<'s>(
+    scope: &'s thread::Scope<'s, '_>,
+    weir: &'s Weir,
+    mysql: &Mysql,
+    family: Family,
+) -> Result<thread::ScopedJoinHandle<'s, Result<Output, String>>, Box<dyn Error>> {
+    let target = mysql.server(2);
+    let to = target.addr().to_string();
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.run("BEGIN")?;
+    session.run("INSERT INTO trickle VALUES (1)")?;
+    let ordered = scope.spawn(move || {
+        switchover(weir, &["--to", &to, "--grace-ms", "20000"]).map_err(|error| error.to_string())
+    });
+    eventually("statements are held", PATIENCE, || Ok(weir.log().contains("switchover begins")))?;
+    delay(target, family, 3600)?;
+    let status = match family {
+        Family::Mysql => "SHOW REPLICA STATUS",
+        Family::Mariadb => "SHOW ALL SLAVES STATUS",
+    };
+    eventually("the target runs again", PATIENCE, || {
+        Ok(target.root_query(status)?.concat().iter().filter(|value| *value == "Yes").count() >= 2)
+    })?;
+    // Weir has seen that, too, some probes later.
+    thread::sleep(Duration::from_secs(1));
+    session.run("COMMIT")?;
+    Ok(ordered)
+}
+
 fn at_once(env: &Env, family: Family) -> CaseResult {
     let mysql = servers(env, family, true)?;
     let weirs = [weir(env, &mysql)?, weir(env, &mysql)?];
@@ -203,13 +234,8 @@ fn killed(env: &Env, family: Family) -> CaseResult {
     let [first, second] = [weir(env, &mysql)?, weir(env, &mysql)?];
     let to = mysql.server(2).addr();
     wait_ready(&first, to)?;
-    delay(mysql.server(2), family, 3600)?;
-    wait_ready(&first, to)?;
-    let mut session = Session::open(second.addr(), "test")?;
-    session.run("INSERT INTO trickle VALUES (1)")?;
     thread::scope(|scope| -> CaseResult {
-        let ordered =
-            scope.spawn(|| switchover(&first, &["--to", &to.to_string()]).map_err(|e| e.to_string()));
+        let ordered = order_behind(scope, &first, &mysql, family)?;
         // That lasts for 5 s: its log is the quickest to ask.
         let met = eventually("the old writer is read_only", PATIENCE, || {
             Ok(first.log().contains("lost the writer"))
@@ -219,6 +245,7 @@ fn killed(env: &Env, family: Family) -> CaseResult {
         met
     })?;
     // The other Weir finds what it has left.
+    let mut session = Session::open(second.addr(), "test")?;
     session.run("INSERT INTO trickle VALUES (2)")?;
     ensure!(writable(&mysql)? == [mysql.server(1).addr()], "{:?} are writable", writable(&mysql)?);
     eventually("it is told", PATIENCE, || Ok(second.log().contains("switchover undone: ")))?;
@@ -261,20 +288,15 @@ fn lost_target(env: &Env) -> CaseResult {
     let weir = weir(env, &mysql)?;
     let to = mysql.server(2).addr();
     wait_ready(&weir, to)?;
-    delay(mysql.server(2), Family::Mysql, 3600)?;
-    wait_ready(&weir, to)?;
-    let mut session = Session::open(weir.addr(), "test")?;
-    session.run("INSERT INTO trickle VALUES (1)")?;
     let undone = thread::scope(|scope| -> Result<Output, Box<dyn Error>> {
-        let ordered =
-            scope.spawn(|| switchover(&weir, &["--to", &to.to_string()]).map_err(|e| e.to_string()));
+        let ordered = order_behind(scope, &weir, &mysql, Family::Mysql)?;
         eventually("the old writer is read_only", PATIENCE, || is_read_only(mysql.server(1)))?;
         mysql.server(2).kill()?;
         Ok(ordered.join().map_err(|_| "the switchover has panicked")??)
     })?;
     let said = text(&undone.stderr);
     ensure!(!undone.status.success() && said.contains("is the writer as before"), "{undone:?}");
-    session.run("INSERT INTO trickle VALUES (2)")?;
+    Session::open(weir.addr(), "test")?.run("INSERT INTO trickle VALUES (2)")?;
     ensure!(writable(&mysql)? == [mysql.server(1).addr()], "{:?} are writable", writable(&mysql)?);
     Ok(())
 }
