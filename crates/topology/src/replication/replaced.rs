@@ -1,11 +1,12 @@
 //! Keeps writes from a lost writer that comes back after another one has taken its place. Without
 //! `auto_failover` whoever sets read_only decides who writes. A writer that was lost, and whose place another one has
-//! taken meanwhile, may come back as it was, not read_only: nobody has decided that. It gets no write as long as
-//! anybody else of its cluster answers, until somebody does: by making it read_only, or others its replicas.
+//! taken meanwhile, may come back as it was, not read_only: nobody has decided that. It gets no write until somebody
+//! does: by making it read_only, or others its replicas, or by taking the others out of its cluster. Also not while none
+//! of the others answers: it lacks what they have acknowledged, and they may answer again in a moment.
 
 use super::Member;
 use crate::health::OutOfService;
-use crate::{Endpoint, Group, Link, Reason, ReplicationPolicy};
+use crate::{Endpoint, Group, Link, Reason, ReplicationPolicy, Wish};
 
 /// Takes the role from writers that were replaced while they were away; all of these.
 pub(super) fn rule(policy: &ReplicationPolicy, members: &mut [Member<'_>], before: &Group) -> Vec<Endpoint> {
@@ -49,7 +50,10 @@ fn is_still_replaced(former: &Endpoint, policy: &ReplicationPolicy, members: &[M
         let source = other.state.as_ref().ok().and_then(|state| state.source.as_ref());
         source.is_some_and(|source| source.link == Link::Up && source.names(former, &state.id))
     };
-    let mut others = members.iter().filter(|other| other.endpoint != former && other.state.is_ok());
+    let is_in = |other: &&Member<'_>| {
+        !other.state.as_ref().is_err_and(|out| out.reason == Reason::Wished(Wish::OfflineHard))
+    };
+    let mut others = members.iter().filter(|other| other.endpoint != former).filter(is_in);
     let is_decided =
         state.is_read_only(policy.check) != Ok(false) || others.clone().any(|other| follows(&other));
     !is_decided && others.next().is_some()

@@ -334,7 +334,7 @@ fn a_writer_that_was_replaced_while_it_was_away_gets_no_write() {
 }
 
 #[test]
-fn a_writer_that_was_away_writes_again_with_replicas_of_its_own_or_alone() {
+fn a_writer_that_was_away_writes_again_with_replicas_of_its_own_or_as_the_only_one_left() {
     let mut world = World::replicated(replication_policy());
     let lose = |world: &mut World| {
         world.see_state(0, Err(refused()));
@@ -354,6 +354,14 @@ fn a_writer_that_was_away_writes_again_with_replicas_of_its_own_or_alone() {
     lose(&mut world);
     world.see_state(1, Err(refused()));
     world.see_state(2, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), None, "they may answer again, and have what it lacks");
+    let others = [node(1), node(2)];
+    world
+        .rows
+        .iter_mut()
+        .filter(|row| others.contains(&row.endpoint))
+        .for_each(|row| row.wish = Wish::OfflineHard);
     world.decide();
     assert_eq!(world.writer(), Some(0), "nobody else is left");
     // Two that write beside each other on purpose do so again when one has been away.
