@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_client::Options;
 use weir_config::ServerStatus;
-use weir_topology::procedure::{Candidate, Failover, ProcedureError, Rejoin, Server as _};
+use weir_topology::procedure::{
+    Candidate, Failover, ProcedureError, Rejoin, Server as _, ServerError, Source,
+};
 use weir_topology::{Endpoint, Group, Succession};
 
 use crate::cluster_automation::Pause;
@@ -176,7 +178,7 @@ impl OperationRunner {
             }
             let look = move || {
                 for (server, options) in servers {
-                    if let Err(lacking) = look_at(&server, &options) {
+                    if let Some(lacking) = lacks(&server, &options) {
                         tracing::warn!(
                             hostgroup = row,
                             "auto_failover is not possible with this server: {lacking}"
@@ -251,15 +253,21 @@ impl OperationRunner {
     }
 }
 
-/// What a server lacks for a failover.
-fn look_at(server: &Endpoint, options: &Options) -> Result<(), String> {
+/// What a server lacks for a failover, in words for the log; none if it lacks nothing.
+fn lacks(server: &Endpoint, options: &Options) -> Option<String> {
+    match look_at(server, options).as_deref() {
+        Ok([]) => None,
+        Ok([source]) if source.has_positions => None,
+        Ok([_]) => Some(format!("{server} does not replicate by GTID")),
+        Ok(several) => Some(format!("{server} replicates from {} servers", several.len())),
+        Err(cause) => Some(cause.to_string()),
+    }
+}
+
+/// Tries what a failover needs. Returns where the server replicates from.
+fn look_at(server: &Endpoint, options: &Options) -> Result<Vec<Source>, ServerError> {
     let mut server = ReplicationServer::connect(server, options)?;
     server.check_privileges()?;
     server.position()?;
-    match server.sources()?.as_slice() {
-        [] => Ok(()),
-        [source] if source.has_positions => Ok(()),
-        [_] => Err(format!("{} does not replicate by GTID", server.endpoint())),
-        several => Err(format!("{} replicates from {} servers", server.endpoint(), several.len())),
-    }
+    server.sources()
 }

@@ -4,13 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use weir_client::Error;
+pub use weir_topology::procedure::Ending;
 use weir_topology::procedure::ProcedureError;
 use weir_topology::{Endpoint, InstanceId};
-
-/// Weir is to end, and nothing is waited for any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("weir is shutting down")]
-pub struct Ending;
 
 /// Why the writer role was not moved.
 #[derive(Debug, thiserror::Error)]

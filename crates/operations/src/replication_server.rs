@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_sql::literal::{text, with_escapes};
-use weir_topology::procedure::{Entry, Login, Server, Source};
+use weir_topology::procedure::{Entry, Login, Server, ServerError, Source};
 use weir_topology::{Endpoint, Link, ReplicaState, SourceLink, positions};
 
 use crate::account::connect;
@@ -50,10 +50,10 @@ pub(crate) struct ReplicationServer {
 
 impl ReplicationServer {
     /// Logs in. The statements here have no backslashes with a meaning, and no comments.
-    pub(crate) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, String> {
-        let mut connection = connect(options).map_err(|cause| cause.to_string())?;
+    pub(crate) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, ServerError> {
+        let mut connection = connect(options).map_err(|cause| ServerError::login(endpoint, cause))?;
         let is_mariadb = connection.server_version().contains("MariaDB");
-        let of = |error: Error| format!("{endpoint}: {error}");
+        let of = |error| said(endpoint, error);
         connection
             .query(&format!(
                 "SET SESSION sql_mode = '', SESSION autocommit = 1, SESSION lock_wait_timeout = {LOCK_WAIT_S}"
@@ -64,42 +64,37 @@ impl ReplicationServer {
         Ok(Self { endpoint: endpoint.clone(), user: options.user.clone(), connection, is_mariadb, id })
     }
 
-    fn ask_position(&mut self, of_mariadb: &str) -> Result<String, String> {
+    fn ask_position(&mut self, of_mariadb: &str) -> Result<String, ServerError> {
         let variable = if self.is_mariadb { of_mariadb } else { "gtid_executed" };
         let answer = self.query(&format!("SELECT @@GLOBAL.{variable}"))?;
         match self.plain(answer.first().unwrap_or_default())? {
             position if position.is_empty() => {
-                Err(format!("{} has no global transaction ids", self.endpoint))
+                Err(ServerError::NoPositions { server: self.endpoint.clone() })
             }
             position => Ok(position),
         }
     }
 
     /// A position without spaces, fit to be a literal.
-    fn plain(&self, text: &str) -> Result<String, String> {
+    fn plain(&self, text: &str) -> Result<String, ServerError> {
         let position: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
         let is_plain =
             position.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | ',' | '_'));
         if !is_plain || position.len() > POSITION_BYTES_MAX {
-            return Err(format!("{} has global transaction ids in an unknown form", self.endpoint));
+            return Err(ServerError::UnknownPositions { server: self.endpoint.clone() });
         }
         Ok(position)
     }
 
     /// Connects to its source at once, and not only when its time has come.
-    pub(crate) fn reconnect(&mut self) -> Result<(), String> {
+    pub(crate) fn reconnect(&mut self) -> Result<(), ServerError> {
         self.stop_receiving()?;
         self.query(if self.is_mariadb { "START SLAVE IO_THREAD" } else { "START REPLICA IO_THREAD" })
             .map(drop)
     }
 
-    fn query(&mut self, statement: &str) -> Result<QueryResult, String> {
-        self.connection.query(statement).map_err(|error| self.said(&error))
-    }
-
-    /// The statement is not shown: it may hold a password.
-    fn said(&self, error: &Error) -> String {
-        format!("{}: {error}", self.endpoint)
+    fn query(&mut self, statement: &str) -> Result<QueryResult, ServerError> {
+        self.connection.query(statement).map_err(|error| said(&self.endpoint, error))
     }
 }
 
@@ -112,7 +107,7 @@ impl Server for ReplicationServer {
         &self.id
     }
 
-    fn check_privileges(&mut self) -> Result<(), String> {
+    fn check_privileges(&mut self) -> Result<(), ServerError> {
         let nobody = with_escapes(NO_SOURCE);
         let (stop, reset) = match self.is_mariadb {
             true => (format!("STOP SLAVE {nobody}"), format!("RESET SLAVE {nobody} ALL")),
@@ -124,22 +119,23 @@ impl Server for ReplicationServer {
         for statement in ["SET GLOBAL read_only = @@GLOBAL.read_only", &stop, &reset] {
             match self.connection.query(statement) {
                 Err(Error::Server { code: PRIVILEGE_MISSING, message, .. }) => {
-                    return Err(format!("{} lacks a privilege at {}: {message}", self.user, self.endpoint));
+                    let (server, user) = (self.endpoint.clone(), self.user.clone());
+                    return Err(ServerError::LacksPrivilege { server, user, message });
                 }
                 // There is no such source.
                 Ok(_) | Err(Error::Server { .. }) => {}
-                Err(error) => return Err(self.said(&error)),
+                Err(error) => return Err(said(&self.endpoint, error)),
             }
         }
         Ok(())
     }
 
-    fn lock(&mut self, name: &str) -> Result<bool, String> {
+    fn lock(&mut self, name: &str) -> Result<bool, ServerError> {
         self.query(&format!("SET SESSION wait_timeout = {LOCKED_MAX_S}"))?;
         Ok(self.query(&format!("SELECT GET_LOCK({}, 0)", text(name)))?.first() == Some("1"))
     }
 
-    fn sources(&mut self) -> Result<Vec<Source>, String> {
+    fn sources(&mut self) -> Result<Vec<Source>, ServerError> {
         let rows =
             self.query(if self.is_mariadb { "SHOW ALL SLAVES STATUS" } else { "SHOW REPLICA STATUS" })?;
         let source = |row| {
@@ -164,11 +160,11 @@ impl Server for ReplicationServer {
         Ok((0..rows.rows.len()).map(source).collect())
     }
 
-    fn is_read_only(&mut self) -> Result<bool, String> {
+    fn is_read_only(&mut self) -> Result<bool, ServerError> {
         Ok(self.query("SELECT @@GLOBAL.read_only")?.first() == Some("1"))
     }
 
-    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
+    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), ServerError> {
         let statement = match (self.is_mariadb, is_read_only) {
             (true, true) => "SET GLOBAL read_only = ON",
             (false, true) => "SET GLOBAL super_read_only = ON",
@@ -178,29 +174,29 @@ impl Server for ReplicationServer {
         self.query(statement).map(drop)
     }
 
-    fn position(&mut self) -> Result<String, String> {
+    fn position(&mut self) -> Result<String, ServerError> {
         self.ask_position("gtid_current_pos")
     }
 
-    fn received(&mut self, source: &Source) -> Result<String, String> {
+    fn received(&mut self, source: &Source) -> Result<String, ServerError> {
         let applied = self.position()?;
         let received = self.plain(&source.received)?;
         let has_more = !received.is_empty() && received != applied;
         Ok(if has_more { format!("{applied},{received}") } else { applied })
     }
 
-    fn covers(&mut self, one: &str, other: &str) -> Result<bool, String> {
+    fn covers(&mut self, one: &str, other: &str) -> Result<bool, ServerError> {
         if self.is_mariadb {
             return Ok(positions::covers(one, other));
         }
         Ok(self.query(&format!("SELECT GTID_SUBSET({}, {})", text(other), text(one)))?.first() == Some("1"))
     }
 
-    fn history(&mut self) -> Result<String, String> {
+    fn history(&mut self) -> Result<String, ServerError> {
         self.ask_position("gtid_binlog_state")
     }
 
-    fn lacks(&mut self, history: &str) -> Result<Option<String>, String> {
+    fn lacks(&mut self, history: &str) -> Result<Option<String>, ServerError> {
         let own = self.history()?;
         if self.is_mariadb {
             return Ok((!positions::contains(&own, history)).then(|| history.to_owned()));
@@ -209,20 +205,20 @@ impl Server for ReplicationServer {
         let lacks = answer.first().map(ToOwned::to_owned);
         lacks
             .map(|text| (!text.is_empty()).then_some(text))
-            .ok_or_else(|| format!("{}: no answer", self.endpoint))
+            .ok_or_else(|| ServerError::no_answer(&self.endpoint, "no answer"))
     }
 
-    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
+    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), ServerError> {
         let function = if self.is_mariadb { "MASTER_GTID_WAIT" } else { "WAIT_FOR_EXECUTED_GTID_SET" };
-        let timeout_s = timeout.as_secs().max(1);
-        let answer = self.query(&format!("SELECT {function}({}, {timeout_s})", text(position)))?;
+        let seconds = timeout.as_secs().max(1);
+        let answer = self.query(&format!("SELECT {function}({}, {seconds})", text(position)))?;
         if answer.first() == Some("0") {
             return Ok(());
         }
-        Err(format!("{} has not applied everything within {timeout_s} s", self.endpoint))
+        Err(ServerError::NotApplied { server: self.endpoint.clone(), seconds })
     }
 
-    fn has_part_beyond(&mut self, received: &str) -> Result<bool, String> {
+    fn has_part_beyond(&mut self, received: &str) -> Result<bool, ServerError> {
         if self.is_mariadb {
             return Ok(false);
         }
@@ -231,23 +227,23 @@ impl Server for ReplicationServer {
         Ok(!owned.is_empty() && !self.covers(received, &owned)?)
     }
 
-    fn stop_receiving(&mut self) -> Result<(), String> {
+    fn stop_receiving(&mut self) -> Result<(), ServerError> {
         self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
     }
 
-    fn stop_replication(&mut self) -> Result<(), String> {
+    fn stop_replication(&mut self) -> Result<(), ServerError> {
         self.query(if self.is_mariadb { "STOP SLAVE" } else { "STOP REPLICA" }).map(drop)
     }
 
-    fn start_replication(&mut self) -> Result<(), String> {
+    fn start_replication(&mut self) -> Result<(), ServerError> {
         self.query(if self.is_mariadb { "START SLAVE" } else { "START REPLICA" }).map(drop)
     }
 
-    fn forget_source(&mut self) -> Result<(), String> {
+    fn forget_source(&mut self) -> Result<(), ServerError> {
         self.query(if self.is_mariadb { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }).map(drop)
     }
 
-    fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
+    fn follow(&mut self, source: &Endpoint) -> Result<(), ServerError> {
         // MySQL's applier goes on: of a transaction of which it has a part only, the new source sends the whole.
         match self.is_mariadb {
             true => self.stop_replication()?,
@@ -264,7 +260,7 @@ impl Server for ReplicationServer {
         changed.map(drop)
     }
 
-    fn become_replica(&mut self, source: &Endpoint, login: &Login) -> Result<(), String> {
+    fn become_replica(&mut self, source: &Endpoint, login: &Login) -> Result<(), ServerError> {
         let (host, port) = (with_escapes(&source.host), source.port);
         let (user, password) = (with_escapes(&login.user), with_escapes(&login.password));
         let tls = u8::from(login.is_tls);
@@ -285,7 +281,7 @@ impl Server for ReplicationServer {
         self.start_replication()
     }
 
-    fn entry(&mut self, writer_hostgroup: u32) -> Result<Option<Entry>, String> {
+    fn entry(&mut self, writer_hostgroup: u32) -> Result<Option<Entry>, ServerError> {
         let select = format!(
             "SELECT from_server, to_server, by_instance FROM weir.switchovers WHERE writer_hostgroup = {writer_hostgroup}"
         );
@@ -296,16 +292,14 @@ impl Server for ReplicationServer {
             {
                 return Ok(None);
             }
-            Err(error) => return Err(self.said(&error)),
+            Err(error) => return Err(said(&self.endpoint, error)),
         };
         if rows.rows.is_empty() {
             return Ok(None);
         }
         let [from, to, by] = [0, 1, 2].map(|column| rows.text(0, column).unwrap_or_default());
-        let nonsense = |cause| {
-            format!("{}: weir.switchovers has a row that no Weir has written: {cause}", self.endpoint)
-        };
-        let endpoint = |text: &str| text.parse::<Endpoint>().map_err(|cause| nonsense(cause.to_string()));
+        let nonsense = |cause| ServerError::ForeignRow { server: self.endpoint.clone(), cause };
+        let endpoint = |text: &str| text.parse::<Endpoint>().map_err(nonsense);
         Ok(Some(Entry {
             writer_hostgroup,
             from: endpoint(from)?,
@@ -314,7 +308,7 @@ impl Server for ReplicationServer {
         }))
     }
 
-    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, String> {
+    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, ServerError> {
         let Entry { writer_hostgroup, from, to, by_instance } = entry;
         let [from, to, by] =
             [from.to_string(), to.to_string(), by_instance.clone()].map(|value| text(&value));
@@ -334,11 +328,11 @@ impl Server for ReplicationServer {
                 let hint = "GRANT SELECT, INSERT, DELETE, CREATE ON weir.* TO";
                 Ok(Some(format!("{endpoint}: {error}; {hint} {user}")))
             }
-            Err(error) => Err(self.said(&error)),
+            Err(error) => Err(said(&self.endpoint, error)),
         }
     }
 
-    fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), String> {
+    fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), ServerError> {
         let delete = format!("DELETE FROM weir.switchovers WHERE writer_hostgroup = {writer_hostgroup}");
         match self.connection.query(&delete) {
             Ok(_) => Ok(()),
@@ -347,8 +341,18 @@ impl Server for ReplicationServer {
             {
                 Ok(())
             }
-            Err(error) => Err(self.said(&error)),
+            Err(error) => Err(said(&self.endpoint, error)),
         }
+    }
+}
+
+/// What came in the place of a result. The statement is not shown: it may hold a password.
+fn said(endpoint: &Endpoint, error: Error) -> ServerError {
+    match error {
+        Error::Server { code, sqlstate, message } => {
+            ServerError::Refused { server: endpoint.clone(), code, sqlstate, message }
+        }
+        silent => ServerError::no_answer(endpoint, silent),
     }
 }
 
@@ -378,6 +382,23 @@ fn link(rows: &QueryResult, row: usize) -> SourceLink {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use weir_client::Error;
+    use weir_topology::Endpoint;
+
+    #[test]
+    fn a_server_error_has_the_words_of_the_client_behind_the_name() {
+        let db1 = Endpoint::new("db1", 3306);
+        let refused = || {
+            let (sqlstate, message) = ("HY000".to_owned(), "it is read_only".to_owned());
+            Error::Server { code: 1290, sqlstate, message }
+        };
+        let silent = || Error::Timeout(Duration::from_secs(5));
+        assert_eq!(super::said(&db1, refused()).to_string(), format!("db1:3306: {}", refused()));
+        assert_eq!(super::said(&db1, silent()).to_string(), format!("db1:3306: {}", silent()));
+    }
+
     #[test]
     fn owned_transactions_are_a_set() {
         let one = "a4bc3141-e79e-11f1-8053-02fc00000001";

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use weir_config::MysqlServer;
 use weir_monitor::monotonic_ns;
-use weir_topology::procedure::{self, Login, Moved, Surroundings};
+use weir_topology::procedure::{self, Login, Moved, ServerError, Surroundings};
 use weir_topology::{Endpoint, Millis, ReadOnlyCheck};
 
 use super::Plan;
 use crate::account::is_there;
-use crate::error::SwitchoverError;
+use crate::error::{Ending, SwitchoverError};
 use crate::operation_runner::OperationRunner;
 use crate::progress::Progress;
 use crate::replication_server::ReplicationServer;
@@ -127,7 +127,7 @@ impl OperationRunner {
 impl Surroundings for OperationSurroundings<'_> {
     type Server = ReplicationServer;
 
-    fn connect(&mut self, server: &Endpoint) -> Result<ReplicationServer, String> {
+    fn connect(&mut self, server: &Endpoint) -> Result<ReplicationServer, ServerError> {
         ReplicationServer::connect(server, &self.runner.account_at(self.hostgroup, server))
     }
 
@@ -139,8 +139,8 @@ impl Surroundings for OperationSurroundings<'_> {
         Millis(monotonic_ns() / 1_000_000)
     }
 
-    fn sleep(&mut self, time: Duration) -> Result<(), String> {
-        self.runner.look_again_after(time).map_err(|ending| ending.to_string())
+    fn sleep(&mut self, time: Duration) -> Result<(), Ending> {
+        self.runner.look_again_after(time)
     }
 
     fn tell(&mut self, step: String) {

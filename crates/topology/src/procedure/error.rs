@@ -1,13 +1,22 @@
 //! Describes why a procedure was not carried out. What is shown here, users see.
 
+use super::ServerError;
 use crate::Endpoint;
 
+/// Weir is to end, and nothing is waited for any more. Order again what was given up, once Weir runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("weir is shutting down")]
+pub struct Ending;
+
 /// Why a procedure was not carried out, or only in part.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ProcedureError {
-    /// A server refused a statement or gave no answer, or nothing is waited for any more: in words with its name.
-    #[error("{0}")]
-    Server(String),
+    /// A server refused a statement, or gave no answer.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Weir is to end.
+    #[error(transparent)]
+    Ending(#[from] Ending),
     /// Another Weir is at work: it has the lock of a server.
     #[error("another Weir is doing this: it holds the lock at {server}")]
     LockHeld {
@@ -22,7 +31,7 @@ pub enum ProcedureError {
         /// How many must.
         needed: usize,
         /// Why the others could not, where that is known.
-        causes: Vec<String>,
+        causes: Vec<ServerError>,
     },
     /// Locks were lost with their connections.
     #[error("only {locked} servers are still locked, {needed} are needed")]
@@ -84,7 +93,7 @@ pub enum ProcedureError {
     #[error("{cause} (waited {seconds} s)")]
     AppliesTooSlowly {
         /// How the last wait ended.
-        cause: String,
+        cause: ServerError,
         /// How long was waited in all.
         seconds: u64,
     },
@@ -148,7 +157,7 @@ pub enum ProcedureError {
     #[error("{cause}; then {again}")]
     Unanswered {
         /// What became of the order.
-        cause: String,
+        cause: ServerError,
         /// What became of the question.
         again: Box<ProcedureError>,
     },
@@ -364,12 +373,6 @@ pub enum ProcedureError {
     },
 }
 
-impl From<String> for ProcedureError {
-    fn from(words: String) -> Self {
-        Self::Server(words)
-    }
-}
-
 impl ProcedureError {
     /// The same, with what could not be undone.
     pub(super) fn with(self, left: Vec<String>) -> Self {
@@ -381,7 +384,8 @@ fn each(before: &str, texts: &[String]) -> String {
     texts.iter().map(|text| format!("{before}{text}")).collect()
 }
 
-fn because(causes: &[String]) -> String {
+fn because(causes: &[ServerError]) -> String {
+    let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
     if causes.is_empty() { String::new() } else { format!(": {}", causes.join("; ")) }
 }
 
@@ -393,7 +397,7 @@ mod tests {
     fn causes_and_what_is_left_follow_the_words() {
         let left = || vec!["a".to_owned(), "b".to_owned()];
         let answers = || ProcedureError::WriterAnswers { server: Endpoint::new("db1", 3306) };
-        assert_eq!(answers().with(Vec::new()), answers());
+        assert_eq!(answers().with(Vec::new()).to_string(), "db1:3306 is not lost: it answers");
         assert_eq!(
             answers().with(left()).to_string(),
             "db1:3306 is not lost: it answers; not undone: a; not undone: b"
@@ -403,7 +407,9 @@ mod tests {
         let told = "only 1 replicas report now that they can't connect to db1:3306, 2 are needed; a; b";
         assert_eq!(votes.to_string(), told);
         let locks = |causes| ProcedureError::TooFewLocks { locked: 1, needed: 2, causes }.to_string();
-        assert_eq!(locks(left()), "only 1 servers can be locked, 2 are needed: a; b");
+        let silent = |host| ServerError::no_answer(&Endpoint::new(host, 3306), "silent");
+        let told = "only 1 servers can be locked, 2 are needed: a:3306: silent; b:3306: silent";
+        assert_eq!(locks(vec![silent("a"), silent("b")]), told);
         assert_eq!(locks(Vec::new()), "only 1 servers can be locked, 2 are needed");
     }
 }

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::steps::{self, Opened};
-use super::{ProcedureError, Server, Source, Surroundings, lock_name, shown};
+use super::{ProcedureError, Server, ServerError, Source, Surroundings, lock_name, shown};
 use crate::{Endpoint, Link, SourceLink};
 
 /// How long the next writer may take to apply what it has received.
@@ -68,9 +68,9 @@ enum Stuck {
     May(ProcedureError),
 }
 
-impl From<String> for Stuck {
-    fn from(words: String) -> Self {
-        Self::Before(words.into())
+impl From<ServerError> for Stuck {
+    fn from(cause: ServerError) -> Self {
+        Self::Before(cause.into())
     }
 }
 
@@ -103,16 +103,16 @@ impl Failover {
                 for at in undo {
                     let Some(Replica { server, source, .. }) = replicas.get_mut(at) else { continue };
                     let back = source.link.endpoint.as_ref().unwrap_or(&self.lost);
-                    left.extend(server.follow(back).err());
+                    left.extend(steps::not_done(server.follow(back)));
                 }
-                left.extend(to.server.start_replication().err());
+                left.extend(steps::not_done(to.server.start_replication()));
                 return Err(cause.with(left));
             }
         }
-        left.extend(to.server.forget_source().err());
+        left.extend(steps::not_done(to.server.forget_source()));
         // A switchover that the lost one was in is over.
         if to.server.entry(self.writer_hostgroup).is_ok_and(|row| row.is_some()) {
-            left.extend(to.server.strike_out(self.writer_hostgroup).err());
+            left.extend(steps::not_done(to.server.strike_out(self.writer_hostgroup)));
         }
         let left: String = left.iter().map(|left| format!("; {left}")).collect();
         Ok(format!(

@@ -20,6 +20,7 @@ mod error;
 mod failover;
 mod recovery;
 mod rejoin;
+mod server_error;
 mod steps;
 mod switchover;
 
@@ -27,10 +28,11 @@ use std::time::Duration;
 
 use crate::{Endpoint, Millis, SourceLink};
 
-pub use error::ProcedureError;
+pub use error::{Ending, ProcedureError};
 pub use failover::{Candidate, Failover};
 pub use recovery::{Recovery, Settled};
 pub use rejoin::Rejoin;
+pub use server_error::ServerError;
 pub use switchover::{Moved, Plan, Switchover, Undone};
 
 /// How often it is looked whether something has come to pass.
@@ -83,8 +85,8 @@ pub struct Entry {
     pub by_instance: String,
 }
 
-/// A connection to a server, with an account that may change replication. Errors are words with the server's name; after
-/// one nobody knows whether a statement was carried out. When it is dropped, its locks go.
+/// A connection to a server, with an account that may change replication. After an error nobody knows what of an order was
+/// carried out: it may be several statements. When it is dropped, its locks go.
 pub trait Server {
     /// Which server it is.
     fn endpoint(&self) -> &Endpoint;
@@ -95,67 +97,67 @@ pub trait Server {
     ///
     /// # Errors
     /// The privilege that is missing, in the server's words.
-    fn check_privileges(&mut self) -> Result<(), String>;
+    fn check_privileges(&mut self) -> Result<(), ServerError>;
 
     /// Takes a lock for as long as the connection lasts; false if another connection has it.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn lock(&mut self, name: &str) -> Result<bool, String>;
+    fn lock(&mut self, name: &str) -> Result<bool, ServerError>;
 
     /// Where it replicates from; nothing if it replicates from nobody.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn sources(&mut self) -> Result<Vec<Source>, String>;
+    fn sources(&mut self) -> Result<Vec<Source>, ServerError>;
 
     /// Whether it is read_only now.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn is_read_only(&mut self) -> Result<bool, String>;
+    fn is_read_only(&mut self) -> Result<bool, ServerError>;
 
     /// Takes writes, or takes none any more. That waits for statements that write now.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String>;
+    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), ServerError>;
 
     /// All transactions that it has applied, in its family's notation.
     ///
     /// # Errors
     /// No answer, a refusal, or no global transaction ids.
-    fn position(&mut self) -> Result<String, String>;
+    fn position(&mut self) -> Result<String, ServerError>;
 
     /// The same with those that it has received from a source and not applied yet.
     ///
     /// # Errors
     /// As [`Server::position`].
-    fn received(&mut self, source: &Source) -> Result<String, String>;
+    fn received(&mut self, source: &Source) -> Result<String, ServerError>;
 
     /// Whether a position has all of another, both of replicas of one source.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn covers(&mut self, one: &str, other: &str) -> Result<bool, String>;
+    fn covers(&mut self, one: &str, other: &str) -> Result<bool, ServerError>;
 
     /// All that it has ever applied, by whomever.
     ///
     /// # Errors
     /// As [`Server::position`].
-    fn history(&mut self) -> Result<String, String>;
+    fn history(&mut self) -> Result<String, ServerError>;
 
     /// What of another server's history it has never had; none if it has had all.
     ///
     /// # Errors
     /// As [`Server::position`].
-    fn lacks(&mut self, history: &str) -> Result<Option<String>, String>;
+    fn lacks(&mut self, history: &str) -> Result<Option<String>, ServerError>;
 
     /// Waits until it has applied a position.
     ///
     /// # Errors
     /// It has not in time, no answer, or a refusal.
-    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String>;
+    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), ServerError>;
 
     /// Whether it has begun to apply a transaction that is not in a position, which [`Server::received`] has told: of that
     /// it has received a part. MySQL's appliers wait for the rest of one for up to 60 s before they stop
@@ -163,61 +165,61 @@ pub trait Server {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn has_part_beyond(&mut self, received: &str) -> Result<bool, String>;
+    fn has_part_beyond(&mut self, received: &str) -> Result<bool, ServerError>;
 
     /// Receives nothing any more, and may go on applying what it has.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn stop_receiving(&mut self) -> Result<(), String>;
+    fn stop_receiving(&mut self) -> Result<(), ServerError>;
 
     /// Neither receives nor applies.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn stop_replication(&mut self) -> Result<(), String>;
+    fn stop_replication(&mut self) -> Result<(), ServerError>;
 
     /// Does both again.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn start_replication(&mut self) -> Result<(), String>;
+    fn start_replication(&mut self) -> Result<(), ServerError>;
 
     /// Forgets its source, so that a restart does not make it a replica again.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn forget_source(&mut self) -> Result<(), String>;
+    fn forget_source(&mut self) -> Result<(), ServerError>;
 
     /// A replica goes on at another source.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn follow(&mut self, source: &Endpoint) -> Result<(), String>;
+    fn follow(&mut self, source: &Endpoint) -> Result<(), ServerError>;
 
     /// A former writer becomes a replica, from where it stands.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn become_replica(&mut self, source: &Endpoint, login: &Login) -> Result<(), String>;
+    fn become_replica(&mut self, source: &Endpoint, login: &Login) -> Result<(), ServerError>;
 
     /// The row of a cluster in this server's table; none if there is no row, or no table.
     ///
     /// # Errors
     /// No answer, or a refusal other than that.
-    fn entry(&mut self, writer_hostgroup: u32) -> Result<Option<Entry>, String>;
+    fn entry(&mut self, writer_hostgroup: u32) -> Result<Option<Entry>, ServerError>;
 
     /// Writes the row, in place of an older one. Returns what keeps the account from it, and what would end that.
     ///
     /// # Errors
     /// No answer.
-    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, String>;
+    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, ServerError>;
 
     /// Removes the row, if there is one.
     ///
     /// # Errors
     /// No answer, or a refusal.
-    fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), String>;
+    fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), ServerError>;
 }
 
 /// Everything that a procedure needs besides servers.
@@ -229,7 +231,7 @@ pub trait Surroundings {
     ///
     /// # Errors
     /// Why it could not.
-    fn connect(&mut self, server: &Endpoint) -> Result<Self::Server, String>;
+    fn connect(&mut self, server: &Endpoint) -> Result<Self::Server, ServerError>;
 
     /// Whether a server lives, whatever it answers.
     fn is_there(&mut self, server: &Endpoint) -> bool;
@@ -241,7 +243,7 @@ pub trait Surroundings {
     ///
     /// # Errors
     /// Nothing is waited for any more.
-    fn sleep(&mut self, time: Duration) -> Result<(), String>;
+    fn sleep(&mut self, time: Duration) -> Result<(), Ending>;
 
     /// Somebody may want to know what is being done.
     fn tell(&mut self, step: String);

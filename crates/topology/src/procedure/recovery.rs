@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use super::steps::{self, Opened};
-use super::{Entry, Login, ProcedureError, Server, Surroundings, lock_name, majority};
+use super::{Entry, Login, ProcedureError, Server, ServerError, Surroundings, lock_name, majority};
 use crate::Endpoint;
 
 /// How long locks of connections that are over, and servers that do not answer, are waited for.
@@ -147,7 +147,7 @@ impl Recovery {
                 let mut server = around.connect(member)?;
                 let is_free = server.lock(&name)?;
                 let (is_read_only, row) = (server.is_read_only()?, server.entry(self.writer_hostgroup)?);
-                Ok::<_, String>((is_free, Found { server, is_read_only, row }))
+                Ok::<_, ServerError>((is_free, Found { server, is_read_only, row }))
             };
             match look() {
                 Ok((true, one)) => found.push(one),
@@ -295,7 +295,7 @@ impl Recovery {
         let login = Login { is_tls: login.is_tls || is_tls, ..login };
         left.extend(self.demote(around, found, &entry, &login).err().map(|cause| cause.to_string()));
         if left.is_empty() {
-            left.extend(at(found, to)?.server.strike_out(self.writer_hostgroup).err());
+            left.extend(steps::not_done(at(found, to)?.server.strike_out(self.writer_hostgroup)));
         }
         Ok(Settled::Finished { entry, left })
     }

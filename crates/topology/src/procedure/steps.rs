@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LOOK_EVERY, ProcedureError, Server, Source, Surroundings};
+use super::{LOOK_EVERY, ProcedureError, Server, ServerError, Source, Surroundings};
 use crate::{Endpoint, Link};
 
 /// How long a connection that is over may take to go, and its lock with it.
@@ -63,6 +63,11 @@ pub(super) fn open<S: Surroundings>(around: &mut S, server: &mut S::Server, name
         Ok(true) => Opened::No(cause.into()),
         Err(again) => Opened::Unknown(ProcedureError::Unanswered { cause, again: Box::new(again) }),
     }
+}
+
+/// What could not be done, for whoever sees to what is left.
+pub(super) fn not_done(order: Result<(), ServerError>) -> Option<String> {
+    order.err().map(|cause| cause.to_string())
 }
 
 /// Where a server replicates from, if that is one server.

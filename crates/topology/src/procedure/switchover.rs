@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::recovery::{Recovery, Settled};
 use super::steps::{self, Opened};
-use super::{Entry, Login, ProcedureError, Server, Source, Surroundings, lock_name, majority};
+use super::{Entry, Login, ProcedureError, Server, ServerError, Source, Surroundings, lock_name, majority};
 use crate::Endpoint;
 
 /// How long the target may take to apply what it has.
@@ -92,7 +92,7 @@ enum Last<C> {
 }
 
 /// A switchover that was not made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Undone {
     /// Why, and what is left.
     pub cause: ProcedureError,
@@ -157,7 +157,7 @@ impl<C: Server> Switchover<C> {
     pub fn make<S: Surroundings<Server = C>>(mut self, around: &mut S) -> Result<Moved<C>, Undone> {
         let Err(cause) = self.forward(around) else { return Ok(Moved(Last::Here(Box::new(self)))) };
         if self.reached == Reached::Nothing {
-            let left = if self.is_journaled { self.strike_out().err() } else { None };
+            let left = if self.is_journaled { steps::not_done(self.strike_out()) } else { None };
             let left = left.into_iter().collect();
             return Err(Undone { cause: cause.with(left), is_as_before: true });
         }
@@ -193,7 +193,7 @@ impl<C: Server> Switchover<C> {
         }
         for other in self.others.iter_mut().filter(|other| other.is_replica && !other.is_late) {
             other.is_moved = true;
-            self.left.extend(other.server.follow(to).err());
+            self.left.extend(steps::not_done(other.server.follow(to)));
         }
         // The one that is to write first: its lock is the first to be lost by silence.
         self.check_closed()?;
@@ -210,9 +210,9 @@ impl<C: Server> Switchover<C> {
 
     fn finish<S: Surroundings<Server = C>>(mut self, around: &mut S) -> Vec<String> {
         let mut left = std::mem::take(&mut self.left);
-        left.extend(self.to.forget_source().err());
+        left.extend(steps::not_done(self.to.forget_source()));
         for other in self.others.iter_mut().filter(|other| other.is_late) {
-            left.extend(other.server.follow(&self.plan.to).err());
+            left.extend(steps::not_done(other.server.follow(&self.plan.to)));
         }
         let login = Login { is_tls: self.source.is_tls, ..around.login(&self.plan.to) };
         let begun = self.from.become_replica(&self.plan.to, &login);
@@ -223,7 +223,7 @@ impl<C: Server> Switchover<C> {
             }
             // The row is there for as long as somebody else may have to finish this.
             Ok(()) if self.is_journaled && left.is_empty() => {
-                left.extend(self.to.strike_out(self.plan.writer_hostgroup).err());
+                left.extend(steps::not_done(self.to.strike_out(self.plan.writer_hostgroup)));
             }
             Ok(()) => {}
         }
@@ -310,10 +310,10 @@ impl<C: Server> Switchover<C> {
         }
         let mut left = Vec::new();
         for other in self.others.iter_mut().filter(|other| other.is_moved) {
-            left.extend(other.server.follow(from).err());
+            left.extend(steps::not_done(other.server.follow(from)));
         }
         if self.reached == Reached::Stopped {
-            left.extend(self.to.start_replication().err());
+            left.extend(steps::not_done(self.to.start_replication()));
         }
         let count = steps::sorted(members).len();
         let blocking = count - majority(count) + 1;
@@ -333,12 +333,12 @@ impl<C: Server> Switchover<C> {
         }
         // The row is there for as long as somebody else may have to see to the replicas.
         if self.is_journaled && left.is_empty() {
-            left.extend(self.strike_out().err());
+            left.extend(steps::not_done(self.strike_out()));
         }
         Ok(left)
     }
 
-    fn strike_out(&mut self) -> Result<(), String> {
+    fn strike_out(&mut self) -> Result<(), ServerError> {
         self.from.strike_out(self.plan.writer_hostgroup)
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use weir_topology::procedure::{Candidate, Failover, Plan, Recovery, Rejoin, Surroundings as _, Switchover};
 use weir_topology::{Endpoint, Succession};
 
-use super::remote::{Answer, Around, Call, Procedure, Question, Said, endpoints};
+use super::remote::{Answer, Around, Call, Failure, Procedure, Question, Said, endpoints};
 use super::{AutoFailover, Session};
 use crate::breach::Breach;
 use crate::cluster::{Context, WEIRS_MAX};
@@ -262,7 +262,7 @@ impl AutoFailover {
                         self.works[weir] = Some(work);
                         return context.after(APPLY_PAUSE, Event::NextStep { weir, life });
                     }
-                    Ok(false) => (Err("it has not applied everything".to_owned()), STEP),
+                    Ok(false) => (Err(Failure::NotApplied), STEP),
                     Ok(true) => (Ok(Answer::Done), STEP),
                     Err(cause) => (Err(cause), UNANSWERED),
                 }
@@ -338,7 +338,7 @@ impl AutoFailover {
         in_order: bool,
     ) -> (Said, Range<Time>) {
         if !self.is_answered(weir, node) {
-            return (Err(format!("n{node} does not answer")), UNANSWERED);
+            return (Err(Failure::Silent), UNANSWERED);
         }
         let (number, node_life) = (self.sessions_begun, self.servers[node].host.life);
         self.sessions_begun += 1;
@@ -381,25 +381,24 @@ impl AutoFailover {
     }
 
     /// The server of a connection, if a question comes there; else it is over for the Weir.
-    fn reach(&mut self, now: Time, number: usize) -> Result<usize, String> {
-        let lost = || "the connection is broken".to_owned();
-        let Some(session) = self.sessions.get_mut(&number) else { return Err(lost()) };
+    fn reach(&mut self, now: Time, number: usize) -> Result<usize, Failure> {
+        let Some(session) = self.sessions.get_mut(&number) else { return Err(Failure::Broken) };
         if session.is_broken || self.paths[session.weir][session.node].there_broken {
             session.is_broken = true;
-            return Err(lost());
+            return Err(Failure::Broken);
         }
         session.used_at = now;
         Ok(session.node)
     }
 
-    fn has_applied(&mut self, context: &Context, number: usize, position: &str) -> Result<bool, String> {
+    fn has_applied(&mut self, context: &Context, number: usize, position: &str) -> Result<bool, Failure> {
         let node = self.reach(context.now, number)?;
         let weir = self.sessions[&number].weir;
         if !self.servers[node].host.runs() || self.paths[weir][node].back_broken {
             if let Some(session) = self.sessions.get_mut(&number) {
                 session.is_broken = true;
             }
-            return Err(format!("n{node} does not answer"));
+            return Err(Failure::Silent);
         }
         Ok(self.position(node, self.servers[node].applied).starts_with(position))
     }
@@ -436,7 +435,7 @@ impl AutoFailover {
         if let Some(session) = self.sessions.get_mut(&number) {
             session.is_broken = true;
         }
-        (Err(format!("n{node} does not answer")), UNANSWERED)
+        (Err(Failure::Silent), UNANSWERED)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use weir_topology::procedure::{Entry, Login, Server, Source, Surroundings};
+use weir_topology::procedure::{Ending, Entry, Login, Server, ServerError, Source, Surroundings};
 use weir_topology::{Endpoint, Millis};
 
 use crate::node::{endpoint, node_of, uuid_of};
@@ -64,7 +64,20 @@ pub(super) enum Answer {
     Now(Time),
 }
 
-pub(super) type Said = Result<Answer, String>;
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("it does not answer")]
+    Silent,
+    #[error("the connection is broken")]
+    Broken,
+    #[error("it has not applied everything")]
+    NotApplied,
+    #[error("it is read_only")]
+    ReadOnly,
+}
+
+pub(super) type Said = Result<Answer, Failure>;
 
 /// The world's end of the way to a procedure.
 pub(super) struct Procedure {
@@ -132,13 +145,14 @@ impl Around {
 impl Surroundings for Around {
     type Server = Remote;
 
-    fn connect(&mut self, server: &Endpoint) -> Result<Remote, String> {
+    fn connect(&mut self, server: &Endpoint) -> Result<Remote, ServerError> {
         let node = node_of(server);
-        match self.line.ask(Call::Connect(node))? {
-            Answer::Connection(number) => {
+        match self.line.ask(Call::Connect(node)) {
+            Ok(Answer::Connection(number)) => {
                 Ok(Remote { endpoint: server.clone(), id: uuid_of(node), number, line: self.line.clone() })
             }
-            other => Err(format!("{other:?}")),
+            Ok(other) => Err(ServerError::login(server, format!("{other:?}"))),
+            Err(failure) => Err(ServerError::login(server, failure)),
         }
     }
 
@@ -153,8 +167,9 @@ impl Surroundings for Around {
         }
     }
 
-    fn sleep(&mut self, time: Duration) -> Result<(), String> {
-        self.line.ask(Call::Sleep(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))).map(drop)
+    fn sleep(&mut self, time: Duration) -> Result<(), Ending> {
+        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.line.ask(Call::Sleep(time)).map(drop).map_err(|_| Ending)
     }
 
     fn tell(&mut self, _: String) {}
@@ -179,25 +194,43 @@ impl Drop for Remote {
 }
 
 impl Remote {
-    fn ask(&self, question: Question) -> Said {
-        self.line.ask(Call::Ask(self.number, question))
+    fn ask(&self, question: Question) -> Result<Answer, ServerError> {
+        let waits = if let Question::WaitFor(_, timeout) = question { timeout } else { 0 };
+        let server = &self.endpoint;
+        self.line.ask(Call::Ask(self.number, question)).map_err(|failure| match failure {
+            Failure::Silent | Failure::Broken => ServerError::no_answer(server, failure),
+            Failure::NotApplied => {
+                ServerError::NotApplied { server: server.clone(), seconds: waits / (1000 * MS) }
+            }
+            Failure::ReadOnly => ServerError::Refused {
+                server: server.clone(),
+                code: 1290,
+                sqlstate: "HY000".to_owned(),
+                message: failure.to_string(),
+            },
+        })
     }
 
-    fn ask_text(&self, question: Question) -> Result<String, String> {
+    /// An answer to another question.
+    fn unfit(&self, answer: &Answer) -> ServerError {
+        ServerError::no_answer(&self.endpoint, format!("{answer:?}"))
+    }
+
+    fn ask_text(&self, question: Question) -> Result<String, ServerError> {
         match self.ask(question)? {
             Answer::Text(text) => Ok(text),
-            other => Err(format!("{other:?}")),
+            other => Err(self.unfit(&other)),
         }
     }
 
-    fn ask_whether(&self, question: Question) -> Result<bool, String> {
+    fn ask_whether(&self, question: Question) -> Result<bool, ServerError> {
         match self.ask(question)? {
             Answer::Is(is) => Ok(is),
-            other => Err(format!("{other:?}")),
+            other => Err(self.unfit(&other)),
         }
     }
 
-    pub(super) fn reconnect(&mut self) -> Result<(), String> {
+    pub(super) fn reconnect(&mut self) -> Result<(), ServerError> {
         self.ask(Question::Reconnect).map(drop)
     }
 }
@@ -211,98 +244,98 @@ impl Server for Remote {
         &self.id
     }
 
-    fn check_privileges(&mut self) -> Result<(), String> {
+    fn check_privileges(&mut self) -> Result<(), ServerError> {
         Ok(())
     }
 
-    fn lock(&mut self, _: &str) -> Result<bool, String> {
+    fn lock(&mut self, _: &str) -> Result<bool, ServerError> {
         self.ask_whether(Question::Lock)
     }
 
-    fn sources(&mut self) -> Result<Vec<Source>, String> {
+    fn sources(&mut self) -> Result<Vec<Source>, ServerError> {
         match self.ask(Question::Sources)? {
             Answer::Sources(sources) => Ok(sources),
-            other => Err(format!("{other:?}")),
+            other => Err(self.unfit(&other)),
         }
     }
 
-    fn is_read_only(&mut self) -> Result<bool, String> {
+    fn is_read_only(&mut self) -> Result<bool, ServerError> {
         self.ask_whether(Question::IsReadOnly)
     }
 
-    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
+    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), ServerError> {
         self.ask(Question::SetReadOnly(is_read_only)).map(drop)
     }
 
-    fn position(&mut self) -> Result<String, String> {
+    fn position(&mut self) -> Result<String, ServerError> {
         self.ask_text(Question::Position)
     }
 
-    fn received(&mut self, _: &Source) -> Result<String, String> {
+    fn received(&mut self, _: &Source) -> Result<String, ServerError> {
         self.ask_text(Question::Received)
     }
 
-    fn covers(&mut self, one: &str, other: &str) -> Result<bool, String> {
+    fn covers(&mut self, one: &str, other: &str) -> Result<bool, ServerError> {
         Ok(one.starts_with(other) || !self.line.compares)
     }
 
-    fn history(&mut self) -> Result<String, String> {
+    fn history(&mut self) -> Result<String, ServerError> {
         self.ask_text(Question::Position)
     }
 
-    fn lacks(&mut self, history: &str) -> Result<Option<String>, String> {
+    fn lacks(&mut self, history: &str) -> Result<Option<String>, ServerError> {
         let own = self.ask_text(Question::Position)?;
         Ok((!own.starts_with(history)).then(|| history.to_owned()))
     }
 
-    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
+    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), ServerError> {
         let timeout = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         self.ask(Question::WaitFor(position.to_owned(), timeout)).map(drop)
     }
 
-    fn has_part_beyond(&mut self, _: &str) -> Result<bool, String> {
+    fn has_part_beyond(&mut self, _: &str) -> Result<bool, ServerError> {
         Ok(false)
     }
 
-    fn stop_receiving(&mut self) -> Result<(), String> {
+    fn stop_receiving(&mut self) -> Result<(), ServerError> {
         self.ask(Question::Stop).map(drop)
     }
 
-    fn stop_replication(&mut self) -> Result<(), String> {
+    fn stop_replication(&mut self) -> Result<(), ServerError> {
         self.ask(Question::Stop).map(drop)
     }
 
-    fn start_replication(&mut self) -> Result<(), String> {
+    fn start_replication(&mut self) -> Result<(), ServerError> {
         self.ask(Question::Start).map(drop)
     }
 
-    fn forget_source(&mut self) -> Result<(), String> {
+    fn forget_source(&mut self) -> Result<(), ServerError> {
         self.ask(Question::Forget).map(drop)
     }
 
-    fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
+    fn follow(&mut self, source: &Endpoint) -> Result<(), ServerError> {
         self.ask(Question::Follow(node_of(source))).map(drop)
     }
 
-    fn become_replica(&mut self, source: &Endpoint, _: &Login) -> Result<(), String> {
+    fn become_replica(&mut self, source: &Endpoint, _: &Login) -> Result<(), ServerError> {
         self.ask(Question::Follow(node_of(source))).map(drop)
     }
 
-    fn entry(&mut self, _: u32) -> Result<Option<Entry>, String> {
+    fn entry(&mut self, _: u32) -> Result<Option<Entry>, ServerError> {
         match self.ask(Question::Entry)? {
             Answer::Row(row) => Ok(row),
-            other => Err(format!("{other:?}")),
+            other => Err(self.unfit(&other)),
         }
     }
 
-    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, String> {
+    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, ServerError> {
         match self.ask(Question::Enter(entry.clone()))? {
             Answer::Text(lacking) => Ok(Some(lacking)),
             _ => Ok(None),
         }
     }
 
-    fn strike_out(&mut self, _: u32) -> Result<(), String> {
+    fn strike_out(&mut self, _: u32) -> Result<(), ServerError> {
         self.ask(Question::StrikeOut).map(drop)
     }
 }

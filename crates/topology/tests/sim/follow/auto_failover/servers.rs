@@ -5,7 +5,7 @@ use weir_topology::procedure::Source;
 
 use super::AutoFailover;
 use super::procedures::{Kind, Work};
-use super::remote::{Answer, Question, Said};
+use super::remote::{Answer, Failure, Question, Said};
 use super::replication::Statement;
 use crate::breach::Breach;
 use crate::cluster::Context;
@@ -101,7 +101,7 @@ impl AutoFailover {
 
     fn write_row(&mut self, node: usize, row: Option<weir_topology::procedure::Entry>) -> Said {
         if self.servers[node].read_only {
-            return Err(format!("n{node} is read_only"));
+            return Err(Failure::ReadOnly);
         }
         self.rows.push(row);
         let write = super::ROWS + self.rows.len() - 1;
