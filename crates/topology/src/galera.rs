@@ -272,10 +272,12 @@ impl<'a> Cluster<'a> {
         };
         let history =
             first.map_or_else(|| self.before.history.clone(), |state| state.cluster_state_uuid.clone());
+        let last_wrote = if writers.is_empty() { &self.before.last_wrote } else { &writers };
         let group = Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::Galera,
             history,
+            last_wrote: last_wrote.clone(),
             hold: if writers.is_empty() { self.hold.clone() } else { None },
             writers,
             begun: Some(self.before.begun.unwrap_or(self.now)),

@@ -110,6 +110,8 @@ pub struct Group {
     pub view: Option<View>,
     /// The view in which the present writer, or the lost one, was last seen writing.
     pub writer_view: Option<View>,
+    /// Who wrote in the last component of a Galera cluster that counted, also when they have left in order since.
+    pub last_wrote: Vec<Endpoint>,
     /// Network segment of the last writer of a Galera cluster.
     pub writer_segment: u8,
     /// Who could write in their place, by Weir's choice or once the group or the user has made it the writer; the best

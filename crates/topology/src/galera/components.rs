@@ -1,12 +1,14 @@
 //! Recognises two components of one history that both call themselves Primary: somebody has bootstrapped a part of a
 //! cluster whose other part goes on (`pc.bootstrap`), or has it go on without quorum (`pc.ignore_sb`). Each would take
-//! writes that the other never sees. One of them counts: that with the last writer, else the larger one, else none.
+//! writes that the other never sees. One of them counts: that with the last writer, else the larger one, else none. When
+//! it is lost, the other one does not take its place: it lacks what was acknowledged since they parted. Only who takes the
+//! lost servers out, or has one of them join the other component, has decided so.
 
 use std::collections::BTreeSet;
 
-use super::Cluster;
+use super::{Cluster, Member};
 use crate::health::OutOfService;
-use crate::{Endpoint, GaleraState, Reason, Role};
+use crate::{Endpoint, GaleraState, Reason, Role, Wish};
 
 /// Nodes don't report a change of their view at the same moment.
 const SPLIT_MS: u64 = 500;
@@ -47,9 +49,9 @@ impl<'a> Cluster<'a> {
         });
         self.split_since = is_split.then(|| self.before.split_since.unwrap_or(self.now));
         // The first writer is not chosen by what may be over in a moment.
-        let patience_ms = if self.before.last_writers().is_empty() { 0 } else { SPLIT_MS };
+        let last = self.last_wrote();
+        let patience_ms = if last.is_empty() { 0 } else { SPLIT_MS };
         let is_due = self.split_since.is_some_and(|since| self.now.since(since) >= patience_ms);
-        let last = self.before.last_writers();
         let counts = self.one_that_counts(&components);
         let mut out: BTreeSet<&Endpoint> = BTreeSet::new();
         for (at, component) in components.iter().enumerate() {
@@ -106,10 +108,27 @@ impl<'a> Cluster<'a> {
         component.nodes.iter().all(|node| self.before.apart.contains(node))
     }
 
-    /// Whether there is any working node, or component, that was not known for a part of another one.
+    /// Whether there is any working node, or component, that was not known for a part of another one; or, where one has
+    /// counted, any server of it that nobody has taken out, whether it works or not.
     fn is_cluster_left(&self, components: &[Component<'_>]) -> bool {
+        let is_apart = |node: &Endpoint| self.before.apart.contains(node);
+        let last = self.last_wrote();
+        let has_counted = !last.is_empty() && !last.iter().any(is_apart);
+        let is_out = |member: &Member<'_>| {
+            member.state.as_ref().is_err_and(|out| out.reason == Reason::Wished(Wish::OfflineHard))
+        };
         components.iter().any(|component| !self.was_apart(component))
-            || self.healthy().any(|(node, _)| !self.before.apart.contains(node))
+            || self.healthy().any(|(node, _)| !is_apart(node))
+            || has_counted && self.members.iter().any(|member| !is_apart(member.endpoint) && !is_out(member))
+    }
+
+    /// Who wrote in the component that counted last. A row of the epoch alone tells nothing: each component has its own.
+    fn last_wrote(&self) -> &[Endpoint] {
+        match self.before.last_writers() {
+            [] => &self.before.last_wrote,
+            _ if self.before.last_wrote.is_empty() => &[],
+            last => last,
+        }
     }
 
     /// Of all nodes that have just answered. One that is to take no work, or is about to join, belongs to a component, too:
@@ -150,7 +169,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn one_that_counts(&self, components: &[Component<'_>]) -> Option<usize> {
-        let last = self.before.last_writers();
+        let last = self.last_wrote();
         let has_writer = |component: &Component<'_>| component.nodes.iter().any(|node| last.contains(node));
         if let Some(at) = components.iter().position(has_writer) {
             return Some(at);

@@ -112,6 +112,7 @@ impl Cluster<'_> {
             waiting.append(&mut group.successors);
             group.successors = waiting;
             group.hold = self.hold.clone();
+            group.last_wrote.clone_from(&self.before.last_wrote);
             // What is known of the last writer is needed until there is another.
             group.writer_view = self.before.writer_view.clone();
             group.writer_segment = self.before.writer_segment;

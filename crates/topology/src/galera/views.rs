@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Cluster;
 use crate::health::OutOfService;
-use crate::{GaleraState, Millis, Reason, Status, View};
+use crate::{Endpoint, GaleraState, Millis, Reason, Status, View};
 
 /// A view spreads in a fraction of this; a node still in an older one is cut off.
 const VIEW_SPREAD_MS: u64 = 1000;
@@ -61,7 +61,10 @@ impl<'a> Cluster<'a> {
     /// A node whose view has been superseded for a while is not in the component that the others are in, also if those
     /// can't be seen any more: a node that was stopped for a while goes on in its old view.
     pub(super) fn drop_old_views(&mut self) {
-        let Some((endpoint, newest)) = self.healthy().max_by_key(|(_, state)| state.cluster_conf_id) else {
+        let is_silent = |endpoint: &Endpoint| self.unanswered.contains(&endpoint);
+        let newest =
+            self.healthy().max_by_key(|(endpoint, state)| (state.cluster_conf_id, !is_silent(endpoint)));
+        let Some((endpoint, newest)) = newest else {
             let known = self.before.view.clone();
             self.view = known.map(|view| match self.has_older_view(&view) {
                 true => view,
@@ -80,7 +83,7 @@ impl<'a> Cluster<'a> {
                     Ordering::Equal => View { oldest, older_since: None, ..known.clone() },
                     Ordering::Less => {
                         let since = known.older_since.unwrap_or(self.now);
-                        let older_since = (!self.unanswered.contains(&endpoint)).then_some(since);
+                        let older_since = (!is_silent(endpoint)).then_some(since);
                         match self.now.since(since) < VIEWS_RESTART_MS || older_since.is_none() {
                             true => View { oldest, older_since, ..known.clone() },
                             false => view_of(newest, self.now),

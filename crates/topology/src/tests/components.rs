@@ -159,6 +159,68 @@ fn a_node_that_was_out_gets_no_role_in_a_component_of_its_own_for_a_moment() {
     assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
 }
 
+/// Seen in the simulator: the component that had been out became the cluster when the right one was lost, and what had been
+/// acknowledged there since was gone.
+#[test]
+fn a_component_that_was_out_is_not_the_cluster_when_the_right_one_is_lost() {
+    let mut world = torn();
+    let lose = |world: &mut World| {
+        world.see(0, Err(refused()));
+        world.see_changed(1, |state| state.cluster_status = "non-Primary".to_owned());
+        in_view(world, &[2], 4);
+    };
+    settle(&mut world, lose);
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    assert_eq!(world.picture(), "- - -");
+    // A person gives up the writer, and all that was lost with it.
+    let mut given_up = torn();
+    settle(&mut given_up, lose);
+    for index in [0, 1] {
+        let rows = given_up.rows.iter_mut().filter(|row| row.endpoint == node(index));
+        rows.for_each(|row| row.wish = Wish::OfflineHard);
+    }
+    settle(&mut given_up, lose);
+    assert_eq!(given_up.writer(), Some(2));
+    // Or has a server of it join the other.
+    settle(&mut world, |world| {
+        world.see(0, Err(refused()));
+        in_view(world, &[1, 2], 5);
+    });
+    assert!(matches!(world.writer(), Some(1 | 2)), "{}", world.picture());
+}
+
+/// Seen in the simulator: with the writer's node on its way back, nobody knew any more which of two components had it.
+#[test]
+fn a_writer_that_joins_again_still_tells_which_component_counts() {
+    let mut world = started();
+    world.rows.retain(|row| row.endpoint != node(2));
+    settle(&mut world, |world| auto(world, &[0, 1], 4));
+    for index in [0, 1] {
+        world.see_changed(index, |state| state.cluster_status = "non-Primary".to_owned());
+    }
+    world.decide();
+    world.see_changed(0, |state| state.local_state = LocalState::Joined);
+    world.decide();
+    settle(&mut world, |world| {
+        auto(world, &[1], 5);
+        auto(world, &[0], 5);
+    });
+    assert_eq!(world.writer(), Some(0));
+    assert!(reason(&world, 1).starts_with("split brain"), "{}", reason(&world, 1));
+}
+
+/// Seen in the simulator: as long as one of them did not answer, no node of a cluster that counts its views anew was believed.
+#[test]
+fn views_that_count_anew_are_believed_though_one_of_their_nodes_is_silent() {
+    let mut world = started();
+    settle(&mut world, |world| {
+        world.see(2, Err(refused()));
+        in_view(world, &[0, 1], 2);
+        world.see(1, Err(ProbeError::Timeout(800)));
+    });
+    assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+}
+
 #[test]
 fn an_ordinary_change_of_the_view_is_no_split() {
     let mut world = started();

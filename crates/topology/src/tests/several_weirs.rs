@@ -565,3 +565,27 @@ fn who_claimed_the_epoch_evicts_first() {
     let rank = |weir: &Weir| weir.leadership().rank(&EpochPolicy::new(&weir.id), weir.world.now);
     assert_eq!((rank(&b), rank(&a)), (0, 1), "the name only counts between the others");
 }
+
+/// Seen in the simulator: a Weir that was started beside a split brain read the table of the smaller component first, and took
+/// its row for a proof that the writer was there.
+#[test]
+fn a_row_that_was_read_in_a_component_does_not_make_it_the_one_that_counts() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    Weir::new("a", &tables).settle();
+    assert_eq!(tables.borrow().row.as_ref().map(|row| row.writer.clone()), Some(node(0)));
+    let mut b = Weir::new("b", &tables);
+    let in_view = |b: &mut Weir, nodes: &[usize]| {
+        for index in nodes {
+            b.world.see_changed(*index, |state| {
+                (state.cluster_conf_id, state.cluster_size) = (4, u32::try_from(nodes.len()).unwrap());
+                state.members = nodes.iter().map(|node| format!("{}:3306", NODES[*node])).collect();
+            });
+        }
+    };
+    in_view(&mut b, &[0]);
+    b.read(0);
+    in_view(&mut b, &[1, 2]);
+    b.world.decide();
+    assert_eq!(b.world.writer(), None);
+    assert!(b.world.picture().starts_with("- "), "{}", b.world.picture());
+}

@@ -88,7 +88,7 @@ impl Checked for World {
                 if !kept {
                     self.fail(|| format!("the acknowledged write {write} of weir {weir} is lost"));
                 }
-                self.weirs[weir].knew_history = true;
+                (self.weirs[weir].knew_history, self.weirs[weir].follows_branch) = (true, false);
             }
             Some((history, _)) if self.weirs[weir].knew_history && is_awake => {
                 self.fail(|| {
@@ -423,7 +423,8 @@ impl World {
             return self.fail(|| format!("weir {weir} makes n{to} the writer, which is {state}"));
         }
         let returns = self.returns_by_weight(weir, from, to);
-        if was_able && was_awake && !is_planned && was_in_sight && !returns {
+        let is_mistaken = self.mistakes_branch(weir, to);
+        if was_able && was_awake && !is_planned && was_in_sight && !returns && !is_mistaken {
             return self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
         }
         // Where nodes don't tell their addresses, any new view must do.

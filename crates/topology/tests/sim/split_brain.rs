@@ -137,15 +137,21 @@ impl World {
         for weir in 0..self.weirs.len() {
             let goes = self.weirs[weir].writers.iter().any(|writer| self.cluster.nodes[*writer].is_branch);
             if goes && !self.knows_cluster(weir) {
-                self.weirs[weir].knew_history = false;
+                (self.weirs[weir].knew_history, self.weirs[weir].follows_branch) = (false, true);
             }
         }
     }
 
-    /// Whether a Weir can't tell the cluster from a branch: it knows neither, or the branch is as large.
+    /// Whether a Weir can't tell the cluster from a branch: it knows neither, has taken the branch for it, or that is as
+    /// large.
     pub(crate) fn is_torn(&self, weir: usize) -> bool {
-        let branch = self.cluster.branch_members().count();
-        branch > 0 && (!self.weirs[weir].knew_history || branch >= self.cluster.with_quorum())
+        let (branch, asker) = (self.cluster.branch_members().count(), &self.weirs[weir]);
+        asker.follows_branch || branch > 0 && (!asker.knew_history || branch >= self.cluster.with_quorum())
+    }
+
+    /// Whether a Weir takes a branch for the cluster that has been out of its sight.
+    pub(crate) fn mistakes_branch(&self, weir: usize, node: usize) -> bool {
+        self.cluster.nodes[node].is_branch && !self.knows_cluster(weir)
     }
 
     /// Rule 1: nobody works on a branch while the cluster lasts.

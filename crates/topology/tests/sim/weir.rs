@@ -215,6 +215,8 @@ pub(crate) struct Weir {
     pub(crate) checked_at: Time,
     /// It has written into the cluster's history in this life.
     pub(crate) knew_history: bool,
+    /// It has taken a branch for the cluster, and has written nothing in the real one since.
+    pub(crate) follows_branch: bool,
     pub(crate) reach: [Reach; NODES_MAX],
     /// The servers of which nothing has been heard since their names have moved.
     pub(crate) is_unheard: [bool; NODES_MAX],
@@ -282,6 +284,7 @@ impl Weir {
             acknowledged_at: 0,
             checked_at: 0,
             knew_history: false,
+            follows_branch: false,
             epoch_state: EpochState::default(),
             is_unheard: [false; NODES_MAX],
             reach: [Reach { clear_since: Some(0), reads_since: Some(0), quorum_since: Some(0) }; NODES_MAX],
@@ -304,7 +307,8 @@ impl Weir {
         context.disturb(|| format!("weir {index} starts"));
         (self.runs, self.stopped, self.is_stalled, self.awake_since) = (true, false, false, context.now);
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
-        (self.writer, self.last_writer, self.knew_history) = (None, None, false);
+        (self.writer, self.last_writer) = (None, None);
+        (self.knew_history, self.follows_branch) = (false, false);
         self.is_unheard = [false; NODES_MAX];
         self.writers.clear();
         self.waiting.clear();
