@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn json_status(weir: &Weir) -> Result<Value, Box<dyn Error>> {
+pub(crate) fn json_status(weir: &Weir) -> Result<Value, Box<dyn Error>> {
     let output = run(weir, &["status", "--json"])?;
     // 3: no writer yet.
     ensure!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output.stderr));
@@ -58,6 +58,11 @@ fn serves(session: &mut Session, node: &str) -> Result<bool, Box<dyn Error>> {
     Ok(false)
 }
 
+/// Standard output, which has nothing but JSON.
+fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {output:?}").into())
+}
+
 fn reader(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     let server = env.cluster()?.node(3).addr().to_string();
@@ -78,12 +83,16 @@ fn reader(env: &Env) -> CaseResult {
     let status = json_status(&weir)?;
     let rows = places(&status, &server);
     ensure!(!rows.is_empty() && rows.iter().all(|row| row["is_drained"] == true), "{status}");
+    let waiting = json(&run(&weir, &["drain", &server, "--timeout-s", "0", "--json"])?)?;
+    ensure!(waiting["result"] == "in_use" && waiting["used"] == 1, "{waiting}");
     holder.run("COMMIT")?;
     let done = run(&weir, &["drain", &server])?;
     ensure!(done.status.success(), "{done:?}");
     ensure!(text(&done.stdout).contains("(as before)\nnothing runs there any more"), "{done:?}");
-    let back = run(&weir, &["undrain", &server])?;
-    ensure!(back.status.success(), "{back:?}");
+    let done = json(&run(&weir, &["drain", &server, "--json"])?)?;
+    ensure!(done["server"] == server.as_str() && done["result"] == "free", "{done}");
+    let back = json(&run(&weir, &["undrain", &server, "--json"])?)?;
+    ensure!(back["message"].as_str().is_some_and(|said| said.contains("not drained")), "{back}");
     eventually("n3 serves reads again", PATIENCE, || serves(&mut session, "n3"))
 }
 
@@ -220,6 +229,9 @@ fn donors(env: &Env) -> CaseResult {
     ensure!(list.ends_with(",\n") && !list.contains(&writer.name()), "{list} and {}", writer.name());
     let words = text(&run(&weir, &["status"])?.stdout);
     ensure!(words.contains(&format!("wsrep_sst_donor={list}")), "{words}");
+    let donors = json(&run(&weir, &["donor", &hostgroup, "--json"])?)?;
+    ensure!(donors["wsrep_sst_donor"] == list.trim_end(), "{donors}");
+    ensure!(donors["donors"].as_array().is_some_and(|all| all.len() == nodes.len() - 1), "{donors}");
     let output = run(&weir, &["donor", "4711"])?;
     ensure!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
     ensure!(text(&output.stderr).contains("4711 is no cluster's writer hostgroup"), "{output:?}");

@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
+use crate::drain::json_status;
 use crate::replication::{PATIENCE, let_move, monitor_moves};
 use crate::switchover::{run, text};
 
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Case> {
             "replication_recovery::what_a_killed_weir_has_begun_on_mariadb_is_undone_or_finished",
             |env| killed(env, Family::Mariadb),
         ),
+        Case::serial("replication_recovery::one_of_a_hung_weir_is_named_until_it_is_over", hung),
         Case::serial("replication_recovery::a_target_that_dies_in_the_middle_changes_nothing", lost_target),
         Case::serial("replication_recovery::a_lost_answer_of_the_new_writer_leaves_one_writer", |env| {
             lost_answer(env, Family::Mysql)
@@ -279,6 +281,41 @@ fn killed(env: &Env, family: Family) -> CaseResult {
     })?;
     ensure!(writable(&mysql)? == [to], "{:?} are writable", writable(&mysql)?);
     eventually("nothing is written down as under way", PATIENCE, || Ok(entries(mysql.server(2))? == "0"))?;
+    Ok(())
+}
+
+/// A Weir that hangs keeps its locks, so that nobody can go on in its place: whoever asks hears why nothing is written.
+fn hung(env: &Env) -> CaseResult {
+    let mysql = servers(env, Family::Mysql, true)?;
+    let [first, second] = [weir(env, &mysql)?, weir(env, &mysql)?];
+    let to = mysql.server(2).addr();
+    wait_ready(&first, to)?;
+    let named = || -> Result<Option<String>, Box<dyn Error>> {
+        let cluster = json_status(&second)?["clusters"][0].clone();
+        Ok(cluster["unfinished_switchover"].as_str().map(str::to_owned))
+    };
+    thread::scope(|scope| -> CaseResult {
+        let ordered = order_behind(scope, &first, &mysql, Family::Mysql)?;
+        let met = eventually("the old writer is read_only", PATIENCE, || {
+            Ok(first.log().contains("lost the writer"))
+        });
+        first.process().pause()?;
+        let seen = met.and_then(|()| {
+            let words = format!("{} -> {to}, begun by ", mysql.server(1).addr());
+            eventually("it is named", PATIENCE, || {
+                Ok(named()?.is_some_and(|named| named.starts_with(&words)))
+            })?;
+            let shown = run(&second, &["status"])?;
+            ensure!(shown.status.code() == Some(3), "{shown:?}");
+            ensure!(text(&shown.stdout).contains("  unfinished switchover: "), "{shown:?}");
+            Ok(())
+        });
+        first.process().kill();
+        ordered.join().map_err(|_| "the switchover has panicked")??;
+        seen
+    })?;
+    eventually("it is over", PATIENCE, || Ok(named()?.is_none()))?;
+    Session::open(second.addr(), "test")?.run("INSERT INTO trickle VALUES (2)")?;
     Ok(())
 }
 

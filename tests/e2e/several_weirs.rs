@@ -384,6 +384,8 @@ fn unread(env: &Env) -> CaseResult {
             let mut session = weirs.session(0)?;
             Ok(session.query("INSERT INTO test.unread VALUES (1)")?.error() == Some(9001))
         })?;
+        let shown = run(weirs.weir(0), &["status"])?;
+        ensure!(shown.status.code() == Some(3), "{shown:?}");
         weirs.session(0)?.value("SELECT COUNT(*) FROM test.unread")?;
         weirs.session(1)?.run("INSERT INTO test.unread VALUES (2)")?;
         if round == "running" {

@@ -273,6 +273,9 @@ fn faults(env: &Env) -> CaseResult {
         ensure!(text(&refused.stderr).contains(wanted), "{arguments:?}: {}", text(&refused.stderr));
     }
     ensure!(writer(&weir)? == before, "a refused switchover has moved the writer");
+    let dry = run(&weir, &["switchover", HOSTGROUP, "--dry-run", "--json"])?;
+    let told: serde_json::Value = serde_json::from_slice(&dry.stdout)?;
+    ensure!(told["dry_run"] == true && told["hostgroup"].as_u64() == HOSTGROUP.parse().ok(), "{told}");
     let dry = run(&weir, &["switchover", HOSTGROUP, "--dry-run"])?;
     ensure!(text(&dry.stdout).contains(&format!("would move from {before} to ")), "{dry:?}");
     ensure!(writer(&weir)? == before, "a dry run has moved the writer");

@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
 use tracing::{error, info, warn};
 use weir_client::Options;
 use weir_topology::{
-    Announcement, DrainRow, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Leadership,
-    Millis, Peer, Role, Roles, ServerRegistry,
+    Announcement, DrainRow, Endpoint, EpochPolicy, EpochRead, EpochTrouble, Group, InstanceId, InstanceRow,
+    Leadership, Millis, Peer, Role, Roles, ServerRegistry,
 };
 
 use crate::epoch_tables::Fault;
@@ -117,7 +116,7 @@ pub(crate) struct EpochClient {
     read_at: Option<Millis>,
     fault: Option<String>,
     /// What is wrong, as it was said.
-    trouble: Option<Arc<str>>,
+    trouble: Option<EpochTrouble>,
     /// A row that was passed over, as it was said.
     malformed: Option<String>,
     /// The epoch up to which the sessions on a deposed writer have been closed.
@@ -266,11 +265,12 @@ impl EpochClient {
     }
 
     /// What is to be known of an epoch that can't be read; said once where it changes.
-    pub(crate) fn look_for_trouble(&mut self, now: Millis, has_others: bool) -> Option<Arc<str>> {
+    pub(crate) fn look_for_trouble(&mut self, now: Millis, has_others: bool) -> Option<EpochTrouble> {
         let since = *self.read_at.get_or_insert(now);
         let cause = self.denied.clone().or_else(|| self.fault.clone());
         let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
-        let trouble = match cause.filter(|_| is_late) {
+        let stops_writes = self.scope == EpochScope::Writer && !self.goes_by_facts();
+        let words = match cause.filter(|_| is_late) {
             Some(cause) if self.scope == EpochScope::Plans && has_others && self.denied.is_some() => {
                 Some(format!(
                     "weir.topology can't be used ({cause}): the other Weirs are not told of switchovers and drains; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account"
@@ -286,17 +286,18 @@ impl EpochClient {
             }
             None => None,
         };
-        if trouble.as_deref() != self.trouble.as_deref() {
+        let trouble = words.map(|words| EpochTrouble { words: words.into(), stops_writes });
+        if trouble != self.trouble {
             let hostgroup = self.hostgroup;
             match &trouble {
-                Some(trouble) if !self.goes_by_facts() || self.scope == EpochScope::Plans => {
+                Some(trouble) if stops_writes || self.scope == EpochScope::Plans => {
                     error!(hostgroup, "{trouble}");
                 }
                 None => info!(hostgroup, "weir.topology can be read again"),
                 // Said with what ends it, by `refused`.
                 Some(_) => {}
             }
-            self.trouble = trouble.map(Into::into);
+            self.trouble = trouble;
         }
         self.trouble.clone()
     }

@@ -8,6 +8,7 @@ use weir_topology::ServerRegistry;
 
 use crate::drained_servers::DrainedServers;
 use crate::proxy::Proxy;
+use crate::unfinished_switchovers::UnfinishedSwitchovers;
 
 /// The configuration and the parts of the running Weir that operations need. An operation keeps those with which it was
 /// begun.
@@ -25,6 +26,8 @@ pub struct Context {
     pub roles: LatestRoles,
     /// The servers that users have taken out.
     pub drained: DrainedServers,
+    /// The switchovers that others have left behind.
+    pub unfinished: UnfinishedSwitchovers,
     /// Changes writers where the monitor decides who writes.
     pub planner: Planner,
     /// Tells the monitor what has happened here.

@@ -27,6 +27,7 @@ mod proxy;
 mod recovery;
 mod replication_server;
 mod switchover;
+mod unfinished_switchovers;
 
 pub use context::Context;
 pub use drained_servers::{DrainedServers, DrainedServersError};
@@ -36,3 +37,4 @@ pub use peer_agreement::foreign_switchover;
 pub use progress::{Progress, ProgressEvent, progress};
 pub use proxy::{Proxy, WritingSessions};
 pub use switchover::{SwitchoverOrder, SwitchoverPlan};
+pub use unfinished_switchovers::UnfinishedSwitchovers;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use weir_config::Config;
 use weir_monitor::Reach;
 use weir_topology::Endpoint;
+use weir_topology::procedure::Entry;
 
 use crate::cluster_automation::ClusterAutomation;
 use crate::context::Context;
@@ -53,7 +54,7 @@ pub struct Notice(pub(crate) News);
 #[derive(Debug)]
 pub(crate) enum News {
     /// A look for a switchover that was left half made has ended.
-    Looked { hostgroup: u32, is_found: bool },
+    Looked { hostgroup: u32, entry: Option<Entry> },
     /// An operation has ended.
     Ended { operation: u64, outcome: Outcome },
 }
@@ -160,8 +161,8 @@ impl Operations {
     /// Takes what another thread tells. Returns the writer hostgroups whose statements are not to be held any more.
     pub fn take(&mut self, notice: Notice) -> BTreeSet<u32> {
         match notice.0 {
-            News::Looked { hostgroup, is_found } => {
-                self.looked_for_entry(hostgroup, is_found);
+            News::Looked { hostgroup, entry } => {
+                self.looked_for_entry(hostgroup, entry.as_ref());
                 BTreeSet::new()
             }
             News::Ended { operation, outcome } => {

@@ -80,8 +80,8 @@ impl Operations {
         let runner = self.runner();
         let look = move || {
             let recovery = runner.recovery(hostgroup);
-            let is_found = recovery.is_written(&mut runner.surroundings(hostgroup, None));
-            runner.context.proxy.notify(Notice(News::Looked { hostgroup, is_found }));
+            let entry = recovery.written(&mut runner.surroundings(hostgroup, None));
+            runner.context.proxy.notify(Notice(News::Looked { hostgroup, entry }));
         };
         match thread::Builder::new().name("recovery look".to_owned()).spawn(look) {
             Ok(_) => self.automation(hostgroup).recovery.is_looking = true,
@@ -90,17 +90,21 @@ impl Operations {
     }
 
     /// A look has ended.
-    pub(crate) fn looked_for_entry(&mut self, hostgroup: u32, is_found: bool) {
+    pub(crate) fn looked_for_entry(&mut self, hostgroup: u32, entry: Option<&Entry>) {
         let has_others_work = self.is_suspended || self.is_busy(hostgroup);
+        let unfinished = self.context.unfinished.clone();
         let watch = &mut self.automation(hostgroup).recovery;
         watch.is_looking = false;
-        if !is_found {
+        let Some(entry) = entry else {
             watch.told = None;
-            return;
-        }
+            return unfinished.set(hostgroup, None);
+        };
         // Mostly it is the switchover itself that is under way.
         if has_others_work {
             return watch.look_after(RETRY_PAUSE);
+        }
+        if watch.told.is_none() {
+            unfinished.set(hostgroup, Some(told(entry)));
         }
         let run = move |runner: &OperationRunner| {
             let done = runner.recovery(hostgroup).make(&mut runner.surroundings(hostgroup, None));
@@ -126,10 +130,14 @@ impl Operations {
         let said = format!("{said}{left_words}");
         if is_failed || !left.is_empty() {
             watch.look_after(if is_failed { RETRY_PAUSE } else { LEFT_PAUSE });
+            self.context.unfinished.set(hostgroup, Some(said.clone()));
+            let watch = &mut self.automation(hostgroup).recovery;
             let known = watch.told.replace(said.clone());
             if known.as_ref() == Some(&said) {
                 return;
             }
+        } else {
+            self.context.unfinished.set(hostgroup, None);
         }
         tracing::warn!(hostgroup, "{name}: {said}");
         self.context.proxy.log_change(Some(hostgroup), name, said);

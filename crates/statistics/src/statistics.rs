@@ -1,6 +1,6 @@
 //! Knows whom to ask for what is shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +22,9 @@ pub trait RunningState: Debug + Send + Sync {
 
     /// The servers that users have taken out.
     fn drained(&self) -> BTreeSet<Endpoint>;
+
+    /// By writer hostgroup: the switchovers that others have left behind, in words.
+    fn unfinished_switchovers(&self) -> BTreeMap<u32, String>;
 }
 
 /// The sources of all figures. Cheap to clone.

@@ -39,6 +39,12 @@ pub struct ClusterStatus {
     /// Why the epoch can't be read or written, and what follows.
     #[serde(default)]
     pub epoch_trouble: Option<String>,
+    /// For that reason no write is sent to the cluster, also where there is a writer.
+    #[serde(default)]
+    pub sends_no_writes: bool,
+    /// The switchover that another Weir has begun, and that is neither finished nor undone yet.
+    #[serde(default)]
+    pub unfinished_switchover: Option<String>,
     /// Other Weirs in front of the cluster that have been heard of lately.
     #[serde(default)]
     pub other_weirs: Vec<String>,
@@ -105,15 +111,25 @@ impl ClusterStatus {
         self.donors.iter().map(|donor| format!("{donor},")).collect()
     }
 
+    /// Whether writes are sent to it.
+    pub fn takes_writes(&self) -> bool {
+        !self.writers.is_empty() && !self.sends_no_writes
+    }
+
     /// Why nobody takes writes, where that is so.
     pub fn why_no_writer(&self) -> String {
+        if let Some(trouble) = self.epoch_trouble.as_ref().filter(|_| self.sends_no_writes) {
+            return trouble.clone();
+        }
         let lost = match self.lost_writers.as_slice() {
             [] => None,
             lost => Some(format!("lost {}, statements wait for the next one", lost.join(", "))),
         };
         let waits = self.waits_for.as_ref().map(|why| format!("the next one {why}"));
         let cannot = self.cannot_write.iter().map(|(server, why)| format!("{server} can't write: {why}"));
-        let reasons: Vec<String> = lost.into_iter().chain(waits).chain(cannot).collect();
+        let unfinished =
+            self.unfinished_switchover.iter().map(|told| format!("unfinished switchover: {told}"));
+        let reasons: Vec<String> = lost.into_iter().chain(waits).chain(unfinished).chain(cannot).collect();
         if reasons.is_empty() { "none is known yet".to_owned() } else { reasons.join("; ") }
     }
 }
@@ -121,7 +137,12 @@ impl ClusterStatus {
 impl Statistics {
     /// The clusters of now.
     pub fn clusters(&self) -> Vec<ClusterStatus> {
-        self.roles.latest().groups.iter().map(cluster_status).collect()
+        let unfinished = self.state.unfinished_switchovers();
+        let status = |group: &Group| ClusterStatus {
+            unfinished_switchover: unfinished.get(&group.writer_hostgroup).cloned(),
+            ..cluster_status(group)
+        };
+        self.roles.latest().groups.iter().map(status).collect()
     }
 
     /// The status of now.
@@ -245,7 +266,9 @@ pub fn cluster_status(group: &Group) -> ClusterStatus {
         waits_for: group.waits_for.as_ref().map(ToString::to_string),
         epoch: leadership.and_then(|leadership| leadership.row.as_ref()).map(|row| row.epoch),
         shares_drains: leadership.is_some_and(|leadership| leadership.drains.is_some()),
-        epoch_trouble: group.epoch_trouble.as_deref().map(str::to_owned),
+        epoch_trouble: group.epoch_trouble.as_ref().map(ToString::to_string),
+        sends_no_writes: group.sends_no_writes(),
+        unfinished_switchover: None,
         other_weirs: live.iter().map(ToString::to_string).collect(),
         silent_weirs: peers.filter(|name| !live.contains(name)).map(ToString::to_string).collect(),
         assist: group.assist.as_deref().map(str::to_owned),

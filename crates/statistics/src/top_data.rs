@@ -79,7 +79,7 @@ fn cluster(cluster: &ClusterStatus, reads: &BTreeMap<u32, ReadCounts>) -> Cluste
     Cluster {
         writer_hostgroup: cluster.writer_hostgroup,
         writers: cluster.writers.clone(),
-        trouble: cluster.writers.is_empty().then(|| cluster.why_no_writer()),
+        trouble: (!cluster.takes_writes()).then(|| cluster.why_no_writer()),
         reads: reads.get(&cluster.writer_hostgroup).map(|counts| Reads {
             at_once: counts.at_once,
             waited: counts.waited,

@@ -75,11 +75,14 @@ fn summary(app: &App) -> TextLine<'static> {
 fn cluster_lines(app: &App) -> Vec<TextLine<'static>> {
     let line = |cluster: &crate::Cluster| {
         let of = format!("cluster of hostgroup {}: ", cluster.writer_hostgroup);
-        if cluster.writers.is_empty() {
-            let trouble = cluster.trouble.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            TextLine::from(format!("{of}no writer{trouble}")).fg(Color::Red)
-        } else {
-            TextLine::from(format!("{of}writer {}", cluster.writers.join(", ")))
+        let writers = match cluster.writers.as_slice() {
+            [] => "no writer".to_owned(),
+            writers => format!("writer {}", writers.join(", ")),
+        };
+        match &cluster.trouble {
+            Some(why) => TextLine::from(format!("{of}{writers}: {why}")).fg(Color::Red),
+            None if cluster.writers.is_empty() => TextLine::from(format!("{of}{writers}")).fg(Color::Red),
+            None => TextLine::from(format!("{of}{writers}")),
         }
     };
     app.rates

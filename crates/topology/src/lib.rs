@@ -94,7 +94,9 @@ pub use policy::{
 };
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
-pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View};
+pub use role::{
+    Change, EpochTrouble, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View,
+};
 pub use server_shared::{ServerRegistry, ServerShared};
 pub use session_variables::SessionVariables;
 pub use shunning::{Connects, Shun};

@@ -136,7 +136,7 @@ pub struct Group {
     /// adds it for those who look.
     pub assist: Option<Arc<str>>,
     /// Why the epoch can't be read or written, and what follows; none where it can, or there is none.
-    pub epoch_trouble: Option<Arc<str>>,
+    pub epoch_trouble: Option<EpochTrouble>,
     /// Writers with replication that others have replaced while they were away, and about which nobody has decided since.
     pub replaced: Vec<Endpoint>,
     /// Since when two components of a Galera cluster both call themselves Primary.
@@ -151,6 +151,21 @@ pub struct Group {
     pub succession: Option<Succession>,
     /// What is known of the epoch; none where this Weir goes by facts alone.
     pub leadership: Option<Leadership>,
+}
+
+/// Why an epoch can't be read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochTrouble {
+    /// In words, with what follows, and the next step.
+    pub words: Arc<str>,
+    /// This Weir sends no writes to the cluster for that.
+    pub stops_writes: bool,
+}
+
+impl fmt::Display for EpochTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
 }
 
 /// What is known of the writers of servers with asynchronous replication where Weir replaces a lost one.
@@ -319,6 +334,11 @@ impl Group {
             && deeds(self) == deeds(other)
             && awaited(self) == awaited(other)
             && agreed(self) == agreed(other)
+    }
+
+    /// Whether no write is sent to the cluster, also where it has a writer, because its epoch is not known.
+    pub fn sends_no_writes(&self) -> bool {
+        self.epoch_trouble.as_ref().is_some_and(|trouble| trouble.stops_writes)
     }
 
     /// The writers of the last decision, lost ones too.

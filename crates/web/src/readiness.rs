@@ -64,7 +64,7 @@ impl View<'_> {
     /// Whether a server takes work in this hostgroup.
     fn serves(&self, hostgroup: u32) -> bool {
         if let Some(group) = self.roles.group(hostgroup) {
-            return !group.writers.is_empty();
+            return !group.writers.is_empty() && !group.sends_no_writes();
         }
         let mut places = self.roles.places.iter().filter(|place| place.hostgroup == hostgroup);
         places.any(|place| place.status == Status::Online && place.role != Role::Offline)
@@ -79,7 +79,8 @@ impl View<'_> {
     fn why_not(&self, hostgroup: u32) -> String {
         if let Some(group) = self.roles.group(hostgroup) {
             let status: ClusterStatus = cluster_status(group);
-            return format!("cluster of hostgroup {hostgroup} has no writer: {}", status.why_no_writer());
+            let what = if group.writers.is_empty() { "has no writer" } else { "gets no writes" };
+            return format!("cluster of hostgroup {hostgroup} {what}: {}", status.why_no_writer());
         }
         let places = self.roles.places.iter().filter(|place| place.hostgroup == hostgroup);
         let reasons: Vec<String> =

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use weir_topology::Endpoint;
 
 use crate::control::{ControlClient, ControlClientError, Request};
@@ -21,49 +22,52 @@ pub(crate) fn drain(
     client: &ControlClient,
     server: &Endpoint,
     timeout_s: u64,
+    is_json: bool,
 ) -> Result<ExitCode, ControlClientError> {
-    println!("{}", client.order(&Request::Drain(server.to_string()), |step| eprintln!("{step}"))?);
-    let until = Instant::now() + Duration::from_secs(timeout_s);
+    let begun = client.order(&Request::Drain(server.to_string()), |step| eprintln!("{step}"))?;
+    if is_json {
+        eprintln!("{begun}");
+    } else {
+        println!("{begun}");
+    }
+    let ended = wait_until_drained(client, server, Duration::from_secs(timeout_s))?;
+    if is_json {
+        println!("{}", ended.to_json(server, timeout_s));
+    } else if ended.is_problem() {
+        eprintln!("weir: {}", ended.words(server, timeout_s));
+    } else {
+        println!("{}", ended.words(server, timeout_s));
+    }
+    Ok(ended.exit_status())
+}
+
+fn wait_until_drained(
+    client: &ControlClient,
+    server: &Endpoint,
+    timeout: Duration,
+) -> Result<DrainEnd, ControlClientError> {
+    let until = Instant::now() + timeout;
     let mut shown = None;
-    loop {
+    let ended = loop {
         let used = match state_of(client, server)? {
             DrainState::Drained(used) => used,
-            DrainState::Undrained => {
-                end_progress(shown);
-                eprintln!("weir: {server} is not drained any more: it was undrained meanwhile");
-                return Ok(ExitCode::FAILURE);
-            }
-            DrainState::Unknown => {
-                end_progress(shown);
-                eprintln!(
-                    "weir: {server} is not in mysql_servers any more: see SHOW PROCESSLIST on the server for what still runs there"
-                );
-                return Ok(ExitCode::FAILURE);
-            }
+            DrainState::Undrained => break DrainEnd::Undrained,
+            DrainState::Unknown => break DrainEnd::Removed,
         };
         if used.is_nobody() {
-            end_progress(shown);
-            if used.unheard.is_empty() {
-                println!("nothing runs there any more");
-                return Ok(ExitCode::SUCCESS);
-            }
-            println!(
-                "nothing runs there any more, except perhaps sessions of {}, which has not been heard of lately: see SHOW PROCESSLIST on the server",
-                used.unheard.join(", ")
-            );
-            return Ok(ExitCode::from(STILL_RUNNING));
+            break if used.unheard.is_empty() { DrainEnd::Free } else { DrainEnd::Unconfirmed(used) };
         }
         if Instant::now() >= until {
-            end_progress(shown);
-            eprintln!("weir: {used} after {timeout_s} s; it stays drained");
-            return Ok(ExitCode::from(STILL_RUNNING));
+            break DrainEnd::InUse(used);
         }
         if shown.as_ref() != Some(&used) {
             show(&used);
             shown = Some(used);
         }
         sleep(POLL_EVERY);
-    }
+    };
+    end_progress(shown);
+    Ok(ended)
 }
 
 /// Takes a server in again.
@@ -71,10 +75,83 @@ pub(crate) fn undrain(
     client: &ControlClient,
     server: &Endpoint,
     force: bool,
+    is_json: bool,
 ) -> Result<ExitCode, ControlClientError> {
     let request = if force { Request::UndrainByForce } else { Request::Undrain };
-    println!("{}", client.order(&request(server.to_string()), |_| {})?);
+    let message = client.order(&request(server.to_string()), |_| {})?;
+    if is_json {
+        println!("{}", json!({ "server": server.to_string(), "message": message }));
+    } else {
+        println!("{message}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How waiting for a drained server ends.
+enum DrainEnd {
+    /// Nothing runs there any more.
+    Free,
+    /// The same, as far as the Weirs that are heard of know.
+    Unconfirmed(Used),
+    /// Somebody is still there when the time is over.
+    InUse(Used),
+    /// Somebody has undrained it meanwhile.
+    Undrained,
+    /// It is not configured any more.
+    Removed,
+}
+
+impl DrainEnd {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Unconfirmed(_) => "unconfirmed",
+            Self::InUse(_) => "in_use",
+            Self::Undrained => "undrained",
+            Self::Removed => "removed",
+        }
+    }
+
+    fn is_problem(&self) -> bool {
+        !matches!(self, Self::Free | Self::Unconfirmed(_))
+    }
+
+    fn exit_status(&self) -> ExitCode {
+        match self {
+            Self::Free => ExitCode::SUCCESS,
+            Self::Unconfirmed(_) | Self::InUse(_) => ExitCode::from(STILL_RUNNING),
+            Self::Undrained | Self::Removed => ExitCode::FAILURE,
+        }
+    }
+
+    fn words(&self, server: &Endpoint, timeout_s: u64) -> String {
+        match self {
+            Self::Free => "nothing runs there any more".to_owned(),
+            Self::Unconfirmed(used) => format!(
+                "nothing runs there any more, except perhaps sessions of {}, which has not been heard of lately: see SHOW PROCESSLIST on the server",
+                used.unheard.join(", ")
+            ),
+            Self::InUse(used) => format!("{used} after {timeout_s} s; it stays drained"),
+            Self::Undrained => format!("{server} is not drained any more: it was undrained meanwhile"),
+            Self::Removed => format!(
+                "{server} is not in mysql_servers any more: see SHOW PROCESSLIST on the server for what still runs there"
+            ),
+        }
+    }
+
+    fn to_json(&self, server: &Endpoint, timeout_s: u64) -> serde_json::Value {
+        let mut shown = json!({
+            "server": server.to_string(),
+            "result": self.name(),
+            "message": self.words(server, timeout_s),
+        });
+        if let Self::Unconfirmed(used) | Self::InUse(used) = self {
+            shown["used"] = json!(used.here);
+            shown["used_elsewhere"] = json!(used.elsewhere);
+            shown["unheard_elsewhere"] = json!(used.unheard);
+        }
+        shown
+    }
 }
 
 /// The users of a server that is drained.

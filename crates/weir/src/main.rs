@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use serde_json::json;
 use weir_topology::Endpoint;
 
 use crate::config_command::{CheckArgs, ConfigCommand};
@@ -91,8 +92,8 @@ const STATUS_EXAMPLES: &str = "Examples:
   weir status --datadir /var/lib/weir --json | jq -r '.clusters[].writers[]'
   weir status -c /etc/weir.toml --log 50     the last changes of roles, also of a weir that has exited
 
-Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it belongs to
-another user), 2 for wrong use.";
+Exit status: 0 if every cluster takes writes, 3 if one has no writer or this weir sends it no writes, 1 if no weir runs
+with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const TOP_EXAMPLES: &str = "Examples:
   weir top -c /etc/weir.toml
@@ -268,6 +269,9 @@ struct DrainArgs {
     /// How long to wait until nothing runs there
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout_s: u64,
+    /// One JSON object at the end; progress still goes to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -276,6 +280,9 @@ struct DonorArgs {
     hostgroup: u32,
     #[command(flatten)]
     target: TargetArgs,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -297,6 +304,9 @@ struct SwitchoverArgs {
     /// cluster's switchover_pin_grace_ms, 1000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=control::GRACE_MS_MAX))]
     grace_ms: Option<u64>,
+    /// One JSON object at the end; progress still goes to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -308,6 +318,9 @@ struct UndrainArgs {
     force: bool,
     #[command(flatten)]
     target: TargetArgs,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Which running weir is meant.
@@ -330,10 +343,14 @@ fn main() -> ExitCode {
             None => status::status(client, args.json),
         }),
         Command::Top(args) => at(&args.target, |client| show_top(&args, client)),
-        Command::Drain(args) => at(&args.target, |client| drain::drain(client, &args.server, args.timeout_s)),
-        Command::Donor(args) => at(&args.target, |client| donor::donor(client, args.hostgroup)),
+        Command::Drain(args) => {
+            at(&args.target, |client| drain::drain(client, &args.server, args.timeout_s, args.json))
+        }
+        Command::Donor(args) => at(&args.target, |client| donor::donor(client, args.hostgroup, args.json)),
         Command::Switchover(args) => at(&args.target, |client| switch(client, &args)),
-        Command::Undrain(args) => at(&args.target, |client| drain::undrain(client, &args.server, args.force)),
+        Command::Undrain(args) => {
+            at(&args.target, |client| drain::undrain(client, &args.server, args.force, args.json))
+        }
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
         Command::Serve(args) => {
@@ -392,7 +409,12 @@ fn switch(client: &ControlClient, args: &SwitchoverArgs) -> Result<ExitCode, Con
         dry_run: args.dry_run,
         grace_ms: args.grace_ms,
     };
-    println!("{}", client.order(&request, |step| eprintln!("{step}"))?);
+    let message = client.order(&request, |step| eprintln!("{step}"))?;
+    if args.json {
+        println!("{}", json!({ "hostgroup": args.hostgroup, "dry_run": args.dry_run, "message": message }));
+    } else {
+        println!("{message}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,7 +10,7 @@ use crate::control::{ControlClient, ControlClientError};
 use crate::stats::put_table;
 use crate::topology_log::{self, Entry};
 
-/// Exit status: a cluster is without a writer.
+/// Exit status: a cluster has no writer, or no write is sent to it.
 const NO_WRITER: u8 = 3;
 
 /// Asks a Weir and shows what it says.
@@ -24,8 +24,8 @@ pub(crate) fn status(client: &ControlClient, is_json: bool) -> Result<ExitCode, 
         }
         _ => {}
     }
-    let has_writers = status.clusters.iter().all(|cluster| !cluster.writers.is_empty());
-    Ok(if has_writers { ExitCode::SUCCESS } else { ExitCode::from(NO_WRITER) })
+    let take_writes = status.clusters.iter().all(ClusterStatus::takes_writes);
+    Ok(if take_writes { ExitCode::SUCCESS } else { ExitCode::from(NO_WRITER) })
 }
 
 /// Shows the last lines of the topology log, also of a Weir that does not run.
@@ -113,6 +113,9 @@ fn put_cluster(cluster: &ClusterStatus, out: &mut impl Write) -> io::Result<()> 
     }
     if let Some(trouble) = &cluster.epoch_trouble {
         writeln!(out, "  {trouble}")?;
+    }
+    if let Some(unfinished) = &cluster.unfinished_switchover {
+        writeln!(out, "  unfinished switchover: {unfinished}")?;
     }
     if let Some(assist) = &cluster.assist {
         writeln!(out, "  eviction of dead nodes is {assist}")?;

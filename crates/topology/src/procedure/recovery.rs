@@ -74,11 +74,11 @@ struct Found<C> {
 }
 
 impl Recovery {
-    /// Whether a switchover is written down at one of the servers that answer. Nothing is locked for that.
-    pub fn is_written<S: Surroundings>(&self, around: &mut S) -> bool {
-        steps::sorted(&self.members).iter().any(|member| {
+    /// The switchover that is written down at one of the servers that answer. Nothing is locked for that.
+    pub fn written<S: Surroundings>(&self, around: &mut S) -> Option<Entry> {
+        steps::sorted(&self.members).iter().find_map(|member| {
             let row = around.connect(member).and_then(|mut server| server.entry(self.writer_hostgroup));
-            row.is_ok_and(|row| row.is_some())
+            row.ok().flatten()
         })
     }
 

@@ -1,6 +1,6 @@
 //! Lets clients in, and begins what they need not wait for: statistics, logs, HTTP, the admin port, the scheduler.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use weir_admin::AdminSockets;
 use weir_config::{Config, InForce};
 use weir_monitor::ServerAddresses;
-use weir_operations::{Context, DrainedServers, Operations};
+use weir_operations::{Context, DrainedServers, Operations, UnfinishedSwitchovers};
 use weir_proxy::service::{Publisher, Service};
 use weir_proxy_sync::ProxySync;
 use weir_query_log::Writer;
@@ -128,7 +128,7 @@ fn let_clients_in(
 }
 
 fn operations(prepared: &Prepared, publisher: &Publisher, events: &Sender<Event>) -> Operations {
-    let Prepared { config, snapshots, log, drained, roles, monitor, .. } = prepared;
+    let Prepared { config, snapshots, log, drained, unfinished, roles, monitor, .. } = prepared;
     let proxy = RunningProxy { publisher: publisher.clone(), log: log.clone(), events: events.clone() };
     Operations::new(Context {
         config: Arc::new(config.clone()),
@@ -137,6 +137,7 @@ fn operations(prepared: &Prepared, publisher: &Publisher, events: &Sender<Event>
         registry: snapshots.registry.clone(),
         roles: roles.clone(),
         drained: drained.clone(),
+        unfinished: unfinished.clone(),
         planner: monitor.planner(),
         reporter: monitor.reporter(),
         proxy: Arc::new(proxy),
@@ -151,8 +152,13 @@ struct Counting {
 
 impl Counting {
     fn begin(prepared: &Prepared, publisher: &Publisher, in_force: InForce) -> Result<Self, ServeError> {
-        let Prepared { config, snapshots, roles, names, drained, monitor, .. } = prepared;
-        let state = KnownState { in_force, names: names.clone(), drained: drained.clone() };
+        let Prepared { config, snapshots, roles, names, drained, unfinished, monitor, .. } = prepared;
+        let state = KnownState {
+            in_force,
+            names: names.clone(),
+            drained: drained.clone(),
+            unfinished: unfinished.clone(),
+        };
         let digests_max = config.variables.query_digests_max as usize;
         let collector = Arc::new(StatsCollector::new(publisher.clone(), digests_max));
         collector.start()?;
@@ -180,6 +186,7 @@ struct KnownState {
     in_force: InForce,
     names: Names,
     drained: DrainedServers,
+    unfinished: UnfinishedSwitchovers,
 }
 
 impl RunningState for KnownState {
@@ -193,5 +200,9 @@ impl RunningState for KnownState {
 
     fn drained(&self) -> BTreeSet<Endpoint> {
         self.drained.all()
+    }
+
+    fn unfinished_switchovers(&self) -> BTreeMap<u32, String> {
+        self.unfinished.all()
     }
 }

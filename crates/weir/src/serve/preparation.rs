@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use weir_admin::Settings;
 use weir_config::Config;
 use weir_monitor::{LatestRoles, Monitor, ServerAddresses};
-use weir_operations::DrainedServers;
+use weir_operations::{DrainedServers, UnfinishedSwitchovers};
 use weir_proxy::service::Service;
 use weir_proxy::shared::Report;
 use weir_store::Store;
@@ -33,6 +33,7 @@ pub(super) struct Prepared {
     pub snapshots: Snapshots,
     pub log: TopologyLog,
     pub drained: DrainedServers,
+    pub unfinished: UnfinishedSwitchovers,
     pub epochs: EpochFile,
     pub roles: LatestRoles,
     pub names: Names,
@@ -74,7 +75,10 @@ impl Prepared {
             Monitor::start(&config, inherited.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
         let pending = Pending { unsaved, unopened_log };
-        Ok((Self { config, store, tls, snapshots, log, drained, epochs, roles, names, monitor }, pending))
+        let unfinished = UnfinishedSwitchovers::default();
+        let prepared =
+            Self { config, store, tls, snapshots, log, drained, unfinished, epochs, roles, names, monitor };
+        Ok((prepared, pending))
     }
 }
 
