@@ -361,6 +361,9 @@ pub enum Reason {
         /// `max_replication_lag`, in seconds.
         limit_s: u32,
     },
+    /// Reads although nothing arrives there any more: the user has set no limit that forbids it, as ProxySQL has none.
+    #[error("replication does not run; reads, as no max_replication_lag forbids it")]
+    ReadsUnreplicated,
     /// Is not read_only, but was the writer, was lost, and has come back after another one had taken its place.
     #[error(
         "not read_only, but {writer} has replaced it while it was away: it gets no work until you make it read_only, or make other servers its replicas"

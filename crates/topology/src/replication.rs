@@ -218,16 +218,17 @@ impl Servers<'_> {
         let is_writer = |member: &Member<'_>| writers.contains(member.endpoint);
         let wanted: Vec<_> = healthy(&self.members)
             .filter(|(member, _)| member.wish_in(hostgroup) == Wish::Online)
-            .map(|(member, state)| (member, self.too_late(member, state)))
+            .map(|(member, state)| (member, state, self.too_late(member, state)))
             .collect();
-        let has_replica = wanted.iter().any(|(member, late)| late.is_none() && !is_writer(member));
+        let has_replica = wanted.iter().any(|(member, _, late)| late.is_none() && !is_writer(member));
         let mut places = Vec::new();
-        for (member, late) in wanted {
+        for (member, state, late) in wanted {
             let (reason, status) = match late {
                 _ if is_writer(member) && self.policy.writer_reads => (Reason::WriterReads, Status::Online),
                 _ if is_writer(member) && has_replica => continue,
                 _ if is_writer(member) => (Reason::WriterIsOnlyReader, Status::Online),
                 Some(reason) => (reason, Status::Shunned),
+                None if state.lag == Lag::Stopped => (Reason::ReadsUnreplicated, Status::Online),
                 None => (Reason::Healthy, Status::Online),
             };
             places.push(Place { status, ..member.place(hostgroup, Role::Reader, reason) });

@@ -269,19 +269,19 @@ impl Roles {
             .hostgroup(hostgroup)
             .iter()
             .filter(|place| place.status != Status::Online)
-            .map(|place| format!("{} {}", place.endpoint, place.reason))
+            .map(|place| format!("{}: {}", place.endpoint, place.reason))
             .collect();
         if let Some(group) = self.group(hostgroup) {
             reasons
-                .extend(group.cannot_write.iter().map(|(endpoint, reason)| format!("{endpoint} {reason}")));
+                .extend(group.cannot_write.iter().map(|(endpoint, reason)| format!("{endpoint}: {reason}")));
         } else if reasons.is_empty() {
             // A reader hostgroup is empty only if every server of the cluster is offline.
             let offline = self.places.iter().filter(|place| place.role == Role::Offline);
-            reasons.extend(offline.map(|place| format!("{} {}", place.endpoint, place.reason)));
+            reasons.extend(offline.map(|place| format!("{}: {}", place.endpoint, place.reason)));
         }
         match reasons.is_empty() {
             true => format!("hostgroup {hostgroup}: no server"),
-            false => format!("hostgroup {hostgroup}: {}", reasons.join(", ")),
+            false => format!("hostgroup {hostgroup}: {}", reasons.join("; ")),
         }
     }
 

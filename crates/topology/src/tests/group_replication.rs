@@ -170,8 +170,8 @@ fn a_killed_primary() {
     assert_eq!(world.roles.groups[0].hold.as_ref().map(|hold| &*hold.lost), Some(&[node(0)][..]));
     assert_eq!(
         world.roles.explain(100),
-        "hostgroup 100: 192.168.4.22:3306 connection refused, 192.168.4.23:3306 waits until the group has another \
-         primary than 192.168.4.22:3306, 192.168.4.233:3306 waits until the group has another primary than \
+        "hostgroup 100: 192.168.4.22:3306: connection refused; 192.168.4.23:3306: waits until the group has another \
+         primary than 192.168.4.22:3306; 192.168.4.233:3306: waits until the group has another primary than \
          192.168.4.22:3306"
     );
     // Weir never chooses in the group's place, however long it takes.
@@ -187,7 +187,7 @@ fn a_killed_primary() {
         state.read_only = true;
     });
     world.decide();
-    assert!(world.roles.explain(100).contains("192.168.4.23:3306 read_only"));
+    assert!(world.roles.explain(100).contains("192.168.4.23:3306: read_only"));
     world.see_member(1, |state| {
         elected(state);
         state.applier_queue = 7;
@@ -497,7 +497,7 @@ fn wishes_of_the_user() {
         world
             .roles
             .explain(100)
-            .contains("192.168.4.22:3306 taken out: drained, or OFFLINE_SOFT in mysql_servers")
+            .contains("192.168.4.22:3306: taken out: drained, or OFFLINE_SOFT in mysql_servers")
     );
 }
 
@@ -509,7 +509,7 @@ fn the_first_primary_is_taken_when_all_have_been_seen() {
     world.decide();
     assert_eq!(world.writer(), None);
     assert!(
-        world.roles.explain(100).contains("192.168.4.22:3306 waits until every server has been probed once")
+        world.roles.explain(100).contains("192.168.4.22:3306: waits until every server has been probed once")
     );
     world.see_state(2, Err(ProbeError::Timeout(600)));
     world.decide();

@@ -114,7 +114,7 @@ fn what_makes_a_server_read_only() {
         world
             .roles
             .explain(100)
-            .contains("192.168.4.22:3306 read_only, as it has no variable super_read_only")
+            .contains("192.168.4.22:3306: read_only, as it has no variable super_read_only")
     );
 }
 
@@ -128,7 +128,7 @@ fn a_lost_source() {
     assert_eq!(world.roles.groups[0].hold.as_ref().map(|hold| &*hold.lost), Some(&[node(0)][..]));
     assert_eq!(
         world.roles.explain(100),
-        "hostgroup 100: 192.168.4.22:3306 connection refused, 192.168.4.23:3306 read_only, 192.168.4.233:3306 read_only"
+        "hostgroup 100: 192.168.4.22:3306: connection refused; 192.168.4.23:3306: read_only; 192.168.4.233:3306: read_only"
     );
     world.pass(60_000);
     world.decide();
@@ -179,7 +179,7 @@ fn two_servers_that_are_not_read_only() {
 fn replicas_that_are_too_late() {
     let table = [
         (0, Lag::Seconds(1000), "W R R", "healthy"),
-        (0, Lag::Stopped, "W R R", "healthy"),
+        (0, Lag::Stopped, "W R R", "replication does not run; reads, as no max_replication_lag forbids it"),
         (10, Lag::Seconds(10), "W R R", "healthy"),
         (10, Lag::NoReplica, "W R R", "healthy"),
         (10, Lag::Seconds(11), "W r R", "11 s behind its source, more than max_replication_lag 10"),
@@ -189,7 +189,7 @@ fn replicas_that_are_too_late() {
             "W r R",
             "replication does not run, which counts as 60 s behind, more than max_replication_lag 10",
         ),
-        (60, Lag::Stopped, "W R R", "healthy"),
+        (60, Lag::Stopped, "W R R", "replication does not run; reads, as no max_replication_lag forbids it"),
     ];
     for (limit, lag, picture, reason) in table {
         let mut world = World::replicated(replication_policy());
@@ -241,7 +241,7 @@ fn wishes_of_the_user() {
         world
             .roles
             .explain(100)
-            .contains("192.168.4.22:3306 taken out: drained, or OFFLINE_SOFT in mysql_servers")
+            .contains("192.168.4.22:3306: taken out: drained, or OFFLINE_SOFT in mysql_servers")
     );
     world.rows[1].wish = Wish::OfflineHard;
     world.decide();

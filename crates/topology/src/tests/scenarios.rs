@@ -19,8 +19,8 @@ fn a_killed_writer() {
     assert_eq!(world.picture(), "- BR BR");
     assert_eq!(
         world.roles.explain(100),
-        "hostgroup 100: 192.168.4.22:3306 connection refused, 192.168.4.23:3306 waits until the cluster has removed \
-         192.168.4.22:3306, 192.168.4.233:3306 waits until the cluster has removed 192.168.4.22:3306"
+        "hostgroup 100: 192.168.4.22:3306: connection refused; 192.168.4.23:3306: waits until the cluster has removed \
+         192.168.4.22:3306; 192.168.4.233:3306: waits until the cluster has removed 192.168.4.22:3306"
     );
     world.pass(2000);
     world.see_changed(2, next_view);
@@ -328,7 +328,7 @@ fn all_nodes_gone_and_back() {
     }
     world.decide();
     assert_eq!(world.picture(), "- - -");
-    assert!(world.roles.explain(101).contains("192.168.4.233:3306 connection refused"));
+    assert!(world.roles.explain(101).contains("192.168.4.233:3306: connection refused"));
     // A new start of the cluster counts views from 1 again; believed after a moment, for so does a node that was
     // stopped and goes on in its old view.
     world.pass(60_000);
