@@ -63,6 +63,7 @@ pub(crate) fn decide(
         held_up: Vec::new(),
         split_since: None,
         apart: Vec::new(),
+        is_apart_proven: false,
     };
     cluster.learn_epoch(health);
     cluster.drop_other_histories();
@@ -81,6 +82,7 @@ pub(crate) fn decide(
     group.held_up = cluster.held_up.clone();
     group.split_since = cluster.split_since;
     group.apart.clone_from(&cluster.apart);
+    group.is_apart_proven = cluster.is_apart_proven;
     group.cannot_write = cluster.cannot_write_now(&group);
     (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
 }
@@ -148,6 +150,7 @@ struct Cluster<'a> {
     split_since: Option<Millis>,
     /// Nodes of a component that does not count.
     apart: Vec<Endpoint>,
+    is_apart_proven: bool,
 }
 
 impl<'a> Cluster<'a> {

@@ -143,6 +143,8 @@ pub struct Group {
     pub split_since: Option<Millis>,
     /// Galera: nodes that are Primary in a component that does not count.
     pub apart: Vec<Endpoint>,
+    /// They were seen beside the one that counts for so long that it was no moment between two views.
+    pub is_apart_proven: bool,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.

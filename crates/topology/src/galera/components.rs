@@ -67,6 +67,8 @@ impl<'a> Cluster<'a> {
         let is_silent = |node: &&Endpoint| self.unanswered.contains(node) && was_primary(node);
         let silent = self.before.apart.iter().filter(is_silent);
         self.apart = out.iter().copied().chain(silent).cloned().collect();
+        let has_lasted = self.split_since.is_some_and(|since| self.now.since(since) >= SPLIT_MS);
+        self.is_apart_proven = !self.apart.is_empty() && (self.before.is_apart_proven || has_lasted);
         for member in &mut self.members {
             if let Ok(state) = member.state
                 && self.apart.contains(member.endpoint)
@@ -113,7 +115,7 @@ impl<'a> Cluster<'a> {
     fn is_cluster_left(&self, components: &[Component<'_>]) -> bool {
         let is_apart = |node: &Endpoint| self.before.apart.contains(node);
         let last = self.last_wrote();
-        let has_counted = !last.is_empty() && !last.iter().any(is_apart);
+        let has_counted = self.before.is_apart_proven && !last.is_empty() && !last.iter().any(is_apart);
         let is_out = |member: &Member<'_>| {
             member.state.as_ref().is_err_and(|out| out.reason == Reason::Wished(Wish::OfflineHard))
         };

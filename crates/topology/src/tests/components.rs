@@ -189,6 +189,25 @@ fn a_component_that_was_out_is_not_the_cluster_when_the_right_one_is_lost() {
     assert!(matches!(world.writer(), Some(1 | 2)), "{}", world.picture());
 }
 
+/// Seen in the simulator: a Weir that had been stopped saw the survivor first, beside what it remembered of the others.
+#[test]
+fn a_component_beside_one_that_is_only_remembered_is_the_cluster_once_that_is_gone() {
+    let mut world = started();
+    world.pass(5000);
+    in_view(&mut world, &[2], 5);
+    world.decide();
+    for index in [0, 1] {
+        world.see(index, Err(refused()));
+    }
+    settle(&mut world, |world| {
+        in_view(world, &[2], 5);
+        for index in [0, 1] {
+            world.see(index, Err(refused()));
+        }
+    });
+    assert_eq!(world.writer(), Some(2), "{}", reason(&world, 2));
+}
+
 /// Seen in the simulator: with the writer's node on its way back, nobody knew any more which of two components had it.
 #[test]
 fn a_writer_that_joins_again_still_tells_which_component_counts() {
