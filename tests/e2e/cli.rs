@@ -124,6 +124,10 @@ fn json_outputs(env: &Env) -> CaseResult {
         (&["config", "import", &config, "--dry-run"], 0, true),
         (&["config", "import", bad, "--dry-run"], 1, false),
         (&["stats", "digests", "--datadir", nowhere], 1, false),
+        (&["drain", "127.9.9.9:3306", "-c", &config], 1, false),
+        (&["undrain", "127.9.9.9:3306", "-c", &config], 1, false),
+        (&["switchover", "100", "-c", &config, "--dry-run"], 1, false),
+        (&["donor", "4711", "-c", &config], 1, false),
     ];
     let mut runs: Vec<(Vec<&str>, i32, bool)> =
         runs.iter().map(|(run, status, has_answer)| (run.to_vec(), *status, *has_answer)).collect();

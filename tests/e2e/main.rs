@@ -49,6 +49,7 @@ mod property;
 mod proxies;
 mod query_rules;
 mod reload;
+mod replay;
 mod replication;
 mod replication_recovery;
 mod replication_switchover;
@@ -125,6 +126,7 @@ fn cases() -> Vec<Case> {
         proxies::trials(),
         query_rules::trials(),
         reload::trials(),
+        replay::trials(),
         replication::trials(),
         replication_recovery::trials(),
         replication_switchover::trials(),

@@ -62,7 +62,7 @@ pub use read::file::FILE_SIZE_BYTES_MAX;
 pub use read::tables::TABLE_ROWS_MAX;
 pub use report::error::{ConfigError, ERRORS_MAX, Strictness};
 pub use table::column::{Column, Table};
-pub use table::columns::{CONSISTENCY_TIMEOUT_MS, DEADLOCK_RETRIES};
+pub use table::columns::{CONSISTENCY_TIMEOUT_MS, DEADLOCK_RETRIES, TRANSACTION_REPLAY_MAX_BYTES};
 pub use table::tables;
 pub use table::variable::{Effect, Variable};
 pub use value::password::{Password, Secret};

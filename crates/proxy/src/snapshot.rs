@@ -171,6 +171,8 @@ pub struct Hostgroup {
     pub consistency_timeout: Duration,
     /// How often a statement with autocommit is run again that its server has undone (1213).
     pub deadlock_retries: u32,
+    /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
+    pub transaction_replay_max_bytes: u32,
     /// What makes a server wait by itself until it has everything.
     pub strict: StrictRead,
     /// In which time a member that was away comes back to its full share.

@@ -48,6 +48,8 @@ pub struct WeirHostgroup {
     pub consistency_timeout_ms: u32,
     /// How often a statement with autocommit is run again that its server has undone (error 1213), 0 to 10.
     pub deadlock_retries: u32,
+    /// How long the log of a transaction may become, in bytes, that runs again where its server is lost; 0: none is kept.
+    pub transaction_replay_max_bytes: u32,
     /// For humans.
     pub comment: String,
 }

@@ -55,6 +55,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         word(&mut f, "reads", &[("spread", ReadPreference::Spread), ("fastest", ReadPreference::Fastest)]);
     let consistency_timeout_ms = f.number("consistency_timeout_ms");
     let deadlock_retries = f.number("deadlock_retries");
+    let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {
@@ -64,6 +65,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         reads,
         consistency_timeout_ms,
         deadlock_retries,
+        transaction_replay_max_bytes,
         comment,
     })
 }

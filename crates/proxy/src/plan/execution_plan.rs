@@ -214,6 +214,11 @@ impl ExecutionPlan {
         }
     }
 
+    /// Whether it ends a transaction without a trace, and begins none.
+    pub(crate) fn is_plain_rollback(&self) -> bool {
+        self.statement.kind == Kind::Rollback && !self.statement.multi && self.kind == CommandKind::Query
+    }
+
     pub(crate) fn is_use(&self) -> bool {
         self.statement.kind == Kind::Use && !self.statement.multi
     }

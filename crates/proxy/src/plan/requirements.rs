@@ -16,6 +16,8 @@ pub(crate) struct Circumstances {
     pub has_diagnostics: bool,
     /// It runs in a transaction, which it begins if there is none: autocommit is off.
     pub is_in_transaction: bool,
+    /// A transaction runs again in front of it.
+    pub replays: bool,
     /// A read of it begins no transaction, or one that a reader may have.
     pub may_read_on_reader: bool,
     /// SET TRANSACTION READ ONLY is to be sent in front.
@@ -101,7 +103,7 @@ impl Requirements {
             may_leave_writer,
             // What was announced must not bind the session to a reader.
             binds_to_writer: from.announces_read_only,
-            may_have_effects: plan.may_have_effects(),
+            may_have_effects: plan.may_have_effects() || from.replays,
             leaves_nothing: plan.is_read() || only_shows,
             changes_rows: plan.changes_rows(),
         }
@@ -219,6 +221,7 @@ mod tests {
         hostgroup: 1,
         has_diagnostics: false,
         is_in_transaction: false,
+        replays: false,
         may_read_on_reader: true,
         announces_read_only: false,
         writer_only: false,

@@ -18,6 +18,7 @@ use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::random::Dice;
 use crate::server::connections::Connections;
+use crate::session::transaction_log::TransactionLog;
 use crate::snapshot::{Balancing, Holding, ReadPreference, Server, StrictRead, Throttle};
 use crate::stats::ReadCounts;
 
@@ -45,6 +46,9 @@ pub(crate) struct Pools {
     pub wait_limits: WaitLimits,
     /// Some hostgroup has a retry buffer.
     pub buffers_results: bool,
+    /// Logs of transactions that are over, for the next ones.
+    #[expect(clippy::vec_box, reason = "sessions get them in their boxes, so that none is made")]
+    pub spare_logs: Vec<Box<TransactionLog>>,
 }
 
 impl Pools {
@@ -63,6 +67,7 @@ impl Pools {
             news: VecDeque::new(),
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
+            spare_logs: Vec::new(),
             buffers_results: false,
         }
     }
@@ -132,6 +137,8 @@ pub(crate) struct Group {
     pub(crate) consistency_timeout: Nanos,
     /// How often a statement is run again that its server has undone (1213).
     pub(crate) deadlock_retries: u32,
+    /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
+    pub(crate) transaction_replay_max_bytes: u32,
     /// What makes a server wait by itself until it has everything.
     pub(crate) strict: StrictRead,
     /// In which way its reads were fresh enough.

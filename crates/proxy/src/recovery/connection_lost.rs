@@ -20,6 +20,12 @@ pub(crate) enum AfterLoss {
     RunAgain,
     /// What its COM_RESET_CONNECTION was to give up is gone: that has succeeded.
     IsReset,
+    /// Its transaction is run again elsewhere, and its statement behind that.
+    Replay,
+    /// Its transaction is rolled back, which its client is told with its statement, and nothing else is lost.
+    LoseTransaction,
+    /// The same with its next statement.
+    LoseTransactionNext,
     /// Its client is told in place of its statement's answer, or of the rest of it.
     FailStatement,
     /// Its client has the answer, and what was to be asked behind that stays unknown.
@@ -41,16 +47,22 @@ pub(crate) enum AfterLoss {
 impl Session {
     /// What is to become of it, now that its lease is gone.
     pub(crate) fn after_loss(&self, ctx: &Context, lost: Lost) -> AfterLoss {
-        let is_free = self.pins.is_empty();
+        let is_free = self.pins.is_empty() || self.can_replay(ctx);
         let execution = &self.execution;
         match self.phase {
-            Phase::Running if is_free && self.may_retry(ctx, lost) => AfterLoss::RunAgain,
+            Phase::Running if self.pins.is_empty() && self.may_retry(ctx, lost) => AfterLoss::RunAgain,
+            Phase::Running if self.can_replay(ctx) && self.may_run_behind_replay(ctx, lost) => {
+                AfterLoss::Replay
+            }
             Phase::Running
                 if execution.plan.kind() == CommandKind::Reset
                     && !execution.reply.is_answering
                     && !self.pins.pins().intersects(Pins::OUTLIVE_RESET) =>
             {
                 AfterLoss::IsReset
+            }
+            Phase::Running if self.loses_transaction_alone() && self.is_statement_undone() => {
+                AfterLoss::LoseTransaction
             }
             Phase::Running => AfterLoss::FailStatement,
             Phase::Settling if execution.reply.deadlock.is_some() => AfterLoss::TellOfDeadlock,
@@ -59,6 +71,7 @@ impl Session {
             Phase::Held | Phase::Waiting(_) if is_free => AfterLoss::Wait,
             Phase::Held | Phase::Waiting(_) => AfterLoss::EndBeforeSent,
             Phase::Idle | Phase::Asking(_) if is_free => AfterLoss::GoOn,
+            Phase::Idle if self.loses_transaction_alone() => AfterLoss::LoseTransactionNext,
             Phase::Idle | Phase::Asking(_) => AfterLoss::FailNext,
             Phase::Login(_) | Phase::Closing => AfterLoss::Close,
         }

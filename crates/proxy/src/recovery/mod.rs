@@ -2,4 +2,5 @@
 
 pub(crate) mod connection_lost;
 pub(crate) mod rejected;
+pub(crate) mod replay;
 pub(crate) mod retry;

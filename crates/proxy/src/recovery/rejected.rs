@@ -22,7 +22,7 @@
 use weir_protocol::error;
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
-use weir_sql::{Effects, Uses};
+use weir_sql::{Effects, Kind, Uses};
 
 use crate::context::Context;
 use crate::keys::ConnectionKey;
@@ -75,7 +75,7 @@ impl Pools {
         let is_in_transaction = session.is_in_transaction_only();
         let can_move = ctx.can_move(session);
         let is_writers = group.reader_hostgroup.is_some();
-        if err.code == error::LOCK_DEADLOCK.code && self.may_repeat(session, group) {
+        if err.code == error::LOCK_DEADLOCK.code && may_repeat(ctx, session, group) {
             return Some(Refusal::Undone);
         }
         let may_move_in_part = session.pins.is_empty() || is_in_transaction;
@@ -110,26 +110,31 @@ impl Pools {
     }
 }
 
-impl Pools {
-    /// Whether a session's statement, which its server says to have undone, may be run again: it was a transaction of its own,
-    /// it leaves nothing in its session when it fails, and its client has seen nothing of it.
-    fn may_repeat(&self, session: &Session, group: &Group) -> bool {
-        let execution = &session.execution;
-        let plan = &execution.plan;
+/// Whether a session's statement, which its server says to have undone, may be run again: its client has seen nothing of it,
+/// and it was a transaction of its own, or one of a transaction that can run again with it.
+fn may_repeat(ctx: &Context, session: &Session, group: &Group) -> bool {
+    let execution = &session.execution;
+    let is_untouched = session.stay.detour.is_none()
+        && session.input.upload.is_none()
+        && !execution.reply.is_answering
+        && !execution.text.wants_cursor
+        && !execution.has_announced
+        && !execution.kill.deadline_passed;
+    let ends = execution.plan.statement().kind == Kind::Commit && execution.plan.is_undone_as_a_whole();
+    let is_of_transaction = session.can_replay(ctx) && (session.is_statement_undone() || ends);
+    u32::from(execution.tries.repeats) < group.deadlock_retries
+        && is_untouched
+        && (is_of_transaction || session.is_transaction_of_its_own())
+}
+
+impl Session {
+    /// Whether its statement was a transaction of its own, and leaves nothing in its session when it fails.
+    fn is_transaction_of_its_own(&self) -> bool {
+        let plan = &self.execution.plan;
         let changes_rows_only = plan.is_undone_as_a_whole() && !plan.commits_first() && !plan.is_boundary();
         // The first of several rows has changed what it asks for.
         let is_same_again = !(plan.statement().uses.contains(Uses::LAST_INSERT_ID)
             && plan.statement().effects.contains(Effects::LAST_INSERT_ID_SET));
-        u32::from(execution.tries.repeats) < group.deadlock_retries
-            && changes_rows_only
-            && is_same_again
-            && session.pins.is_empty()
-            && session.stay.detour.is_none()
-            && session.transaction.is_autocommit
-            && session.input.upload.is_none()
-            && !execution.reply.is_answering
-            && !execution.text.wants_cursor
-            && !execution.has_announced
-            && !execution.kill.deadline_passed
+        changes_rows_only && is_same_again && self.pins.is_empty() && self.transaction.is_autocommit
     }
 }

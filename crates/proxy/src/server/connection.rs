@@ -264,6 +264,8 @@ pub(crate) enum Expected {
     Prepare(Rc<Prepared>),
     /// The session's own command.
     Relay(Relayed),
+    /// A statement of the session's transaction, which runs again.
+    Replay,
     /// The command was sent together with a Sync that failed: its reply is thrown away.
     Discard(Relayed),
     /// SET ROLE NONE, in front of a COM_CHANGE_USER: see `relogin`.
@@ -324,6 +326,7 @@ impl Expected {
             | Self::FoundRows
             | Self::Carried
             | Self::Leave
+            | Self::Replay
             | Self::Tracks => true,
             Self::Discard(_)
             | Self::Setup

@@ -169,6 +169,8 @@ pub(crate) struct Deadlock {
     pub packet: Box<[u8]>,
     /// How many conditions the server shows, if none of them says that something could not be undone.
     pub conditions: Option<usize>,
+    /// The transaction is still open: not all of it is undone.
+    pub is_open: bool,
 }
 
 /// How the reply to a command ended.

@@ -31,6 +31,7 @@ use crate::session::moving::Moving;
 use crate::session::phase::Phase;
 use crate::session::retained::Retained;
 use crate::session::scope::KnownScope;
+use crate::session::transaction_log::TransactionLog;
 use crate::session::upload::Upload;
 use crate::snapshot::Account;
 use crate::stats::statements::KnownCaller;
@@ -52,6 +53,7 @@ pub(crate) mod status_flags;
 pub(crate) mod text;
 pub(crate) mod tracked;
 pub(crate) mod tracking;
+pub(crate) mod transaction_log;
 pub(crate) mod upload;
 
 /// A client connection with its tracked state.
@@ -204,6 +206,8 @@ pub(crate) struct Transaction {
     pub is_next_read_only: bool,
     /// When the open transaction began.
     pub since: Nanos,
+    /// What it has done, where it may run again on another server.
+    pub log: Option<Box<TransactionLog>>,
 }
 
 /// What its client is still to be told.
@@ -275,6 +279,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1088, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1096, "{} bytes", size_of::<Session>());
     }
 }

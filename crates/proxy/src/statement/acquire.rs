@@ -1,5 +1,6 @@
 //! Gets a lease for a planned statement: which hostgroup, which server, which connection.
 
+use weir_protocol::error::LOCK_DEADLOCK;
 use weir_routing::Consistency;
 
 use crate::context::Context;
@@ -28,6 +29,16 @@ impl Work<'_> {
         self.pools.outdate_warnings(self.ctx, self.session);
         let session = &mut *self.session;
         let is_answered = session.execution.plan.kind() != crate::plan::execution_plan::CommandKind::LongData;
+        let is_rollback = session.execution.plan.is_plain_rollback();
+        if self.session.is_to_replay() && !self.begins_behind_replay() {
+            return false;
+        }
+        let session = &mut *self.session;
+        if is_rollback && session.farewell.owed_error.as_ref().is_some_and(|owed| owed.0 == LOCK_DEADLOCK) {
+            // That is done.
+            session.farewell.owed_error = None;
+        }
+        let session = &mut *self.session;
         if is_answered && let Some(owed) = session.farewell.owed_error.take() {
             self.answer_error(owed.0, &owed.1);
             return false;
@@ -40,6 +51,7 @@ impl Work<'_> {
         session.execution.hostgroup =
             session.execution.plan.decision().hostgroup.unwrap_or(session.home_hostgroup());
         session.go_where_it_was();
+        session.go_where_transaction_was();
         self.decide_consistency();
         self.place();
         false
@@ -53,10 +65,13 @@ impl Work<'_> {
         {
             self.pools.release(self.ctx, self.session);
         }
+        if let Some(lease) = self.session.lease()
+            && self.pools.has_overstayed(self.ctx, lease)
+            && !self.leave_with_transaction()
+        {
+            return self.close_overstayed(lease);
+        }
         if let Some(lease) = self.session.lease() {
-            if self.pools.has_overstayed(self.ctx, lease) {
-                return self.close_overstayed(lease);
-            }
             // What a pin holds stays where it is, whatever the rules say; in a transaction that is ProxySQL's way too.
             if self.pools.must_not_run_on(self.session, lease) && !self.may_run_on_reader(lease) {
                 return;
@@ -193,7 +208,9 @@ impl Work<'_> {
         // A rule that sends more than reads to a server means it to be written to.
         let is_sent_to_write =
             session.execution.plan.decision().hostgroup.is_some() && !session.execution.plan.is_read();
-        let is_writer = is_sent_to_write || self.pools.is_member(connection, session.home_hostgroup());
+        let is_writer = is_sent_to_write
+            || session.is_to_replay()
+            || self.pools.is_member(connection, session.home_hostgroup());
         let session = &mut *self.session;
         let is_on_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
@@ -230,7 +247,8 @@ impl Session {
         let circumstances = Circumstances {
             hostgroup: *hostgroup,
             has_diagnostics: !self.diagnostics.retained.is_empty() || self.diagnostics.last_insert_id != 0,
-            is_in_transaction: !self.transaction.is_autocommit,
+            is_in_transaction: !self.transaction.is_autocommit || self.is_to_replay(),
+            replays: self.is_to_replay(),
             may_read_on_reader,
             announces_read_only: self.transaction.is_next_read_only,
             writer_only: *writer_only,

@@ -76,10 +76,11 @@ impl Pools {
 impl Pools {
     /// Everything that a session has gathered goes back to what a login gives. But FOUND_ROWS() stays over
     /// COM_RESET_CONNECTION and COM_CHANGE_USER (seen on MariaDB 10.11 and MySQL 9.7).
-    pub(crate) fn begin_session(&self, ctx: &mut Context, session: &mut Session, state: Rc<State>) {
+    pub(crate) fn begin_session(&mut self, ctx: &mut Context, session: &mut Session, state: Rc<State>) {
         self.begin_with_defaults(session);
         session.set_state(ctx, state);
         session.pins.clear();
+        self.end_log(session);
         session.moving = None;
         session.place.caller = None;
         session.prepared.all = HashMap::new();

@@ -24,7 +24,26 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.forget_what_was_unseen();
         session.take_announced_back();
-        match self.session.after_loss(self.ctx, lost) {
+        let is_rollback =
+            matches!(self.session.phase, Phase::Running) && self.session.execution.plan.is_plain_rollback();
+        if is_rollback && self.session.loses_transaction_alone() {
+            // That is done.
+            self.forget_transaction();
+        }
+        let after = self.session.after_loss(self.ctx, lost);
+        if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
+            self.session.begin_replay();
+        }
+        match after {
+            AfterLoss::Replay => {
+                tracing::debug!(session = self.session.id, endpoint, "transaction is run again elsewhere");
+                self.run_again(lost);
+            }
+            AfterLoss::LoseTransaction => self.lose_transaction(None, self.session.why_lost()),
+            AfterLoss::LoseTransactionNext => {
+                self.lose_transaction_next();
+                self.take_up();
+            }
             AfterLoss::RunAgain => {
                 tracing::debug!(session = self.session.id, endpoint, "statement is run again elsewhere");
                 self.run_again(lost);

@@ -1,5 +1,6 @@
-//! Runs a statement again that its server has undone: a transaction of its own that met another one's locks, or the write
-//! set of another Galera node (error 1213).
+//! Runs a statement again that its server has undone: a transaction of its own, or the last one of a transaction that can run
+//! again with it (see [`crate::statement::replay`]), that met another one's locks, or the write set of another Galera node
+//! (error 1213).
 //!
 //! "Undone" does not hold for tables without transactions (MyISAM, Aria), which a trigger may have changed too. The server
 //! says that with a warning (1196) behind the error, so it is asked first, and how many conditions there are, of which it
@@ -15,6 +16,7 @@ use weir_protocol::error::LOCK_DEADLOCK;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
 use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
 use weir_sql::Effects;
 
 use crate::diagnostics::conditions::{Condition, word};
@@ -56,6 +58,9 @@ impl Work<'_> {
             return self.tell_of_deadlock(key);
         }
         let Some(deadlock) = &mut self.session.execution.reply.deadlock else { return self.settle_down() };
+        if deadlock.is_open {
+            return self.tell_of_deadlock(key);
+        }
         match (settle, deadlock.conditions) {
             (Settle::Conditions, _) => {
                 deadlock.conditions = conditions_of_whole_rollback(&bytes);
@@ -71,6 +76,10 @@ impl Work<'_> {
 
     /// Nothing of the statement is left: it runs again after a moment.
     fn repeat(&mut self, key: ConnectionKey) {
+        let is_in_transaction = self.session.pins.pins().contains(Pins::TRANSACTION);
+        if is_in_transaction && !self.session.can_replay(self.ctx) {
+            return self.tell_of_deadlock(key);
+        }
         let session = &mut *self.session;
         let execution = &mut session.execution;
         execution.reply.deadlock = None;
@@ -85,6 +94,9 @@ impl Work<'_> {
         if execution.plan.statement().effects.contains(Effects::LAST_INSERT_ID_SET) {
             // A row before the one that failed has set it, as at a server whose client runs the statement again.
             self.pools.connections.retain_insert_id(self.session);
+        }
+        if is_in_transaction {
+            self.session.begin_replay();
         }
         self.start();
     }
@@ -107,6 +119,7 @@ impl Work<'_> {
             return self.close_session();
         };
         self.ctx.statistics.totals.deadlocks_told += 1;
+        self.forget_transaction();
         let text = ErrPacket::parse(deadlock.packet.get(HEADER_LEN..).unwrap_or_default())
             .map(|err| String::from_utf8_lossy(err.message).into_owned());
         self.answer_error(LOCK_DEADLOCK, &text.unwrap_or_default());

@@ -25,6 +25,7 @@ pub(crate) mod prepare_connection;
 pub(crate) mod read_only;
 pub(crate) mod rejected;
 pub(crate) mod relay;
+pub(crate) mod replay;
 pub(crate) mod route;
 pub(crate) mod session_affinity;
 pub(crate) mod session_track;

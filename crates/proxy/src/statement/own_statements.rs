@@ -41,6 +41,14 @@ impl Work<'_> {
     /// The server refuses a statement of Weir's own, on the session's connection.
     pub(crate) fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_pinned = !self.session.pins.is_empty();
+        let is_refused_in_replay = self.session.is_to_replay()
+            && matches!(
+                self.pools.connections[key].replies.expected.front(),
+                Some(Expected::Sync(_) | Expected::Prepare(_))
+            );
+        if is_refused_in_replay {
+            return self.replay_refused(key, error.code, text);
+        }
         match self.pools.connections[key].replies.expected.front() {
             Some(Expected::Sync(_)) if is_pinned => self.sync_failed_on_lease(key, error, text),
             Some(Expected::Sync(_)) => self.sync_failed(key, error, text),
@@ -62,6 +70,7 @@ impl Work<'_> {
     pub(crate) fn reply_complete(&mut self, key: ConnectionKey, expected: Expected) {
         match expected {
             Expected::Relay(_) => self.finish(key),
+            Expected::Replay => self.replayed(key),
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Moving => self.moving_answered(key),
             Expected::Carried => self.carried_set(key),
@@ -329,6 +338,7 @@ impl Pools {
         if matches!(session.phase, Phase::Running) && !session.execution.tries.is_sent {
             return self.refused_in_front(ctx, session, key, error, text);
         }
+        self.end_log(session);
         session.farewell.owed_error = Some(Box::new((error, text.into())));
     }
 }

@@ -8,7 +8,7 @@ use weir_protocol::command::{self, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_session::pin::Pins;
-use weir_session::prepared::{ClientStatement, LongData, Prepared};
+use weir_session::prepared::{BackendStatement, ClientStatement, LongData, Prepared};
 use weir_session::state::{Difference, State, difference_above};
 
 use crate::context::Context;
@@ -56,7 +56,10 @@ impl Work<'_> {
         if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
-        if self.pools.waits_for_retained(self.ctx, self.session, key) || self.refuses_lost(key) {
+        // What its transaction has left behind comes back with it.
+        let replays = self.session.is_to_replay();
+        if self.pools.waits_for_retained(self.ctx, self.session, key) || (!replays && self.refuses_lost(key))
+        {
             return;
         }
         if self.pools.saves_first(self.ctx, self.session, key) {
@@ -65,6 +68,9 @@ impl Work<'_> {
         self.pools.connections.lose_warnings_behind_code(self.session, key);
         if let Some(prefix) = self.pools.first_prefix(self.session, key) {
             return self.put_prefix(key, prefix);
+        }
+        if self.replay(key) || (replays && self.refuses_lost(key)) {
+            return;
         }
         match self.preparation(key) {
             Preparation::None => {}
@@ -125,7 +131,7 @@ impl Work<'_> {
         }
     }
 
-    fn prepare_here(&mut self, key: ConnectionKey, prepared: Rc<Prepared>) {
+    pub(crate) fn prepare_here(&mut self, key: ConnectionKey, prepared: Rc<Prepared>) {
         let execution = &mut self.session.execution;
         execution.tries.is_being_prepared = true;
         execution.tries.started_at = self.ctx.now;
@@ -140,7 +146,7 @@ impl Work<'_> {
     }
 
     /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
-    fn sync(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
+    pub(crate) fn sync(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
         let connection = &self.pools.connections[key];
         let (schema, set) = match difference_above(connection.defaults.variables(), &connection.state, state)
         {
@@ -231,6 +237,7 @@ impl Work<'_> {
             CommandKind::Execute => self.ctx.statistics.totals.server_executes += 1,
             _ => {}
         }
+        self.pools.begin_logging(session);
         session.phase = Phase::Running;
         session.execution.tries.is_sent = true;
         session.execution.tries.times_sent += 1;
@@ -273,41 +280,7 @@ impl Work<'_> {
         if let LongData::Kept(packets) = &client.long_data {
             crate::statement::long_data::put_packets(packets, server.id, out);
         }
-        let start = out.len();
-        out.extend_from_slice(packet);
-        let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
-        out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
-        let is_named = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
-        let known_flags = if is_named { StmtExecute::PARAMETER_COUNT_AVAILABLE } else { 0 };
-        out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY | known_flags;
-        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params, capabilities)
-        else {
-            return 0;
-        };
-        if parameters.new_params_bound {
-            // With attributes the server has the types of more.
-            let has_these = parameters.count == usize::from(client.params);
-            let types = client.types.as_ref().filter(|_| has_these);
-            if server.types.as_ref() != types {
-                server.types = types.cloned();
-            }
-        } else if client.params > 0
-            && server.types != client.types
-            && let Some(types) = &client.types
-        {
-            // The client sent the types earlier, to another connection: they go in where it left them out. The
-            // packet may not be here whole, so its length is the one announced, and the types. What has no room
-            // in it goes into another one, see `Upload`.
-            let flag = start + HEADER_LEN + parameters.null_bitmap.end;
-            out[flag] = 1;
-            out.splice(flag + 1..flag + 1, types.iter().copied());
-            let len = Header::parse(packet).map_or(0, |header| header.len) + types.len();
-            let [a, b, c, _] = (len.min(PAYLOAD_MAX) as u32).to_le_bytes();
-            out[start..start + 3].copy_from_slice(&[a, b, c]);
-            server.types = client.types.clone();
-            return types.len();
-        }
-        0
+        put_execution(packet, (client.params, client.types.as_ref()), capabilities, server, out)
     }
 
     /// Refuses a statement that asks for what nobody knows any more: something older would pass for it.
@@ -321,6 +294,51 @@ impl Work<'_> {
         }
         true
     }
+}
+
+/// Appends a COM_STMT_EXECUTE with the server's id, and with the types of its parameters where the client left them out and
+/// the server does not have them. Returns by how many bytes it has become longer.
+pub(crate) fn put_execution(
+    packet: &[u8],
+    (params, client_types): (u16, Option<&Rc<[u8]>>),
+    capabilities: Capabilities,
+    server: &mut BackendStatement,
+    out: &mut Vec<u8>,
+) -> usize {
+    let start = out.len();
+    out.extend_from_slice(packet);
+    let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
+    out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
+    let is_named = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+    let known_flags = if is_named { StmtExecute::PARAMETER_COUNT_AVAILABLE } else { 0 };
+    out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY | known_flags;
+    let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], params, capabilities) else {
+        return 0;
+    };
+    if parameters.new_params_bound {
+        // With attributes the server has the types of more.
+        let has_these = parameters.count == usize::from(params);
+        let types = client_types.filter(|_| has_these);
+        if server.types.as_ref() != types {
+            server.types = types.cloned();
+        }
+    } else if params > 0
+        && server.types.as_ref() != client_types
+        && let Some(types) = client_types
+    {
+        // The client sent the types earlier, to another connection: they go in where it left them out. The
+        // packet may not be here whole, so its length is the one announced, and the types. What has no room
+        // in it goes into another one, see `Upload`.
+        let flag = start + HEADER_LEN + parameters.null_bitmap.end;
+        out[flag] = 1;
+        out.splice(flag + 1..flag + 1, types.iter().copied());
+        let len = Header::parse(packet).map_or(0, |header| header.len) + types.len();
+        let [a, b, c, _] = (len.min(PAYLOAD_MAX) as u32).to_le_bytes();
+        out[start..start + 3].copy_from_slice(&[a, b, c]);
+        server.types = Some(types.clone());
+        return types.len();
+    }
+    0
 }
 
 impl ServerConnection {

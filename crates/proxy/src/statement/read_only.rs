@@ -218,7 +218,7 @@ impl Session {
             // What was announced is in the statement, or the statement says otherwise.
             self.transaction.is_next_read_only = false;
         }
-        if begins && self.lease().is_none() && !self.has_read_only_on_writer(ctx) {
+        if begins && self.lease().is_none() && !self.is_to_replay() && !self.has_read_only_on_writer(ctx) {
             self.execution.plan = self.execution.plan.beginning_on_reader();
         }
     }
@@ -241,6 +241,7 @@ impl Pools {
     ) -> Option<Outcome> {
         if session.execution.plan.statement().kind != Kind::SetTransaction
             || session.lease().is_some()
+            || session.is_to_replay()
             || session.track.is_some()
             || !has_words(session.command_text(), &["SET", "TRANSACTION", "READ", "ONLY"])
         {

@@ -69,6 +69,9 @@ impl Work<'_> {
                 return self.fail_unknown(&format!("{endpoint} {what}"));
             }
         };
+        if self.session.can_replay(self.ctx) {
+            return self.replay_elsewhere(key);
+        }
         if self.session.pins.pins().contains(Pins::TRANSACTION) {
             return self.transaction_refused(key, &format!("{endpoint} {because}"));
         }
@@ -127,6 +130,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.pins.remove(Pins::TRANSACTION);
         session.transaction.is_read_only = false;
+        self.pools.end_log(session);
         let message = format!("{because}, the transaction is rolled back; try restarting transaction");
         self.answer_error(error::LOCK_DEADLOCK, &message);
     }

@@ -32,6 +32,9 @@ impl Work<'_> {
         if self.session.execution.plan.kind() == CommandKind::Track {
             return self.pools.take_track_reply(self.ctx, self.session, key, step, bytes);
         }
+        if let Some(log) = &mut self.session.transaction.log {
+            log.digest.take_step(step, bytes)?;
+        }
         match step {
             Step::Pass(_) => {
                 let session = &mut *self.session;
@@ -62,7 +65,7 @@ impl Work<'_> {
             let reply = &mut self.session.execution.reply;
             (reply.refusal, reply.refused_at) = (Some(refusal), bytes[3]);
             if refusal == Refusal::Undone {
-                reply.deadlock = Some(Box::new(Deadlock { packet: bytes.into(), conditions: None }));
+                reply.deadlock = Some(Box::new(Deadlock { packet: bytes.into(), ..Deadlock::default() }));
             }
             return Ok(());
         }
@@ -313,6 +316,7 @@ impl Pools {
                     session.pins.set(Pins::NEXT_TRANSACTION, is_for_next);
                 }
                 SessionTrack::TransactionState(text) => {
+                    session.note_transaction_state(text);
                     if text.get(7) == Some(&b'L') {
                         session.pins.insert(Pins::TABLE_LOCK);
                     }

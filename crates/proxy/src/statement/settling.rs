@@ -3,6 +3,7 @@
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
 use weir_protocol::ok::{OkPacket, SessionTrack};
+use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
@@ -56,6 +57,12 @@ impl Work<'_> {
                 session.take_status(ok.status, self.ctx.now);
                 self.pools.connections[key].traces.check_reports(self.session, ok);
             }
+            // A trigger's own 1213 (SIGNAL) has undone nothing but its statement.
+            Settle::Conditions | Settle::ConditionCount if ok.status.contains(StatusFlags::IN_TRANS) => {
+                if let Some(deadlock) = &mut session.execution.reply.deadlock {
+                    deadlock.is_open = true;
+                }
+            }
             Settle::Collation | Settle::Conditions | Settle::ConditionCount | Settle::Nothing => {}
         }
     }
@@ -71,7 +78,9 @@ impl Work<'_> {
         connection.settling.again = true;
         connection.settling.is_rejected |= is_wsrep_refusal(error.code, text.as_bytes());
         let session = &mut *self.session;
-        if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
+        let is_told = session.execution.reply.deadlock.is_some();
+        if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) && !is_told {
+            self.pools.end_log(session);
             session.farewell.owed_error = Some(Box::new((error, text.into())));
         }
     }

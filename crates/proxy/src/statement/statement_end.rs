@@ -205,6 +205,7 @@ impl Work<'_> {
 
     /// The session's command is over; its lease stays if a pin says so.
     pub(crate) fn settle_down(&mut self) {
+        self.pools.log_in_transaction(self.session);
         let session = &*self.session;
         // A lease that was put aside takes the place of this one.
         let stays = session.stay.detour.is_some() || self.pools.stays(self.session);

@@ -79,7 +79,9 @@ impl Work<'_> {
     /// waits there, the rest looks for a server anew.
     pub(crate) fn keep_back(&mut self, lease: ConnectionKey) -> bool {
         let server = self.pools.connections[lease].server;
-        if self.pools.may_send(self.ctx, server, &self.session.execution) {
+        let may_replay = !self.session.is_to_replay()
+            || self.pools.servers[server].server.shared.may_write_at(self.ctx.now);
+        if may_replay && self.pools.may_send(self.ctx, server, &self.session.execution) {
             return false;
         }
         if self.pools.stays(self.session) || self.session.input.upload.is_some() {

@@ -54,6 +54,10 @@ totals! {
     deadlocks_retried,
     /// Times that a server said so of a statement that may be run again, and its client was told all the same.
     deadlocks_told,
+    /// Transactions that were run again on another server, or on their own that had undone them.
+    transactions_replayed,
+    /// Transactions whose server was lost, and that could not be run again.
+    transactions_lost,
     /// COM_INIT_DB of clients.
     client_init_db,
     /// COM_STMT_PREPARE of clients.

@@ -125,6 +125,7 @@ impl Context {
                 is_read_only: false,
                 is_next_read_only: false,
                 since: self.now,
+                log: None,
             },
             freshness: Freshness::default(),
         }

@@ -66,7 +66,12 @@ impl Worker {
             holders.filter(|(connection, _)| self.pools.has_overstayed(&self.ctx, *connection)).collect();
         for (connection, key) in overdue {
             match self.sessions.get(key).map(|session| &session.phase) {
-                Some(Phase::Idle) => self.work(key).close_overstayed(connection),
+                Some(Phase::Idle) => {
+                    let mut work = self.work(key);
+                    if !work.leave_with_transaction() {
+                        work.close_overstayed(connection);
+                    }
+                }
                 Some(Phase::Running) => self.work(key).end_read(connection),
                 _ => {}
             }
@@ -139,6 +144,9 @@ impl Worker {
 
 impl Work<'_> {
     fn cut_writer(&mut self, endpoint: &str, because: &str) {
+        if self.leave_with_transaction() {
+            return;
+        }
         let session = &*self.session;
         let is_running = matches!(session.phase, Phase::Running);
         if is_running && session.execution.reply.is_answering {

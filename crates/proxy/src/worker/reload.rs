@@ -48,6 +48,7 @@ impl Worker {
                 reads: hostgroup.reads,
                 consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
                 deadlock_retries: hostgroup.deadlock_retries,
+                transaction_replay_max_bytes: hostgroup.transaction_replay_max_bytes,
                 strict: hostgroup.strict,
                 reads_by: known.map(|group| group.reads_by.clone()).unwrap_or_default(),
                 keeps_connections: hostgroup.keeps_connections,

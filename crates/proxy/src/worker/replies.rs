@@ -203,6 +203,11 @@ impl Worker {
             }
             return Ok(());
         }
+        if let (Some(Expected::Replay), Some(holder)) =
+            (connection.replies.expected.front(), connection.holder)
+        {
+            return self.work(holder).replay_piece(step, bytes);
+        }
         let Step::Control(control, _) = step else {
             if connection.replies.is_asked_for_row() && matches!(step, Step::Pass(_)) {
                 connection.settling.settle_row(bytes);

@@ -10,7 +10,7 @@ use weir_protocol::handshake::MYSQL_NATIVE_PASSWORD;
 use weir_protocol::ok::OK_HEADER;
 use weir_protocol::wire::{Reader, put_lenenc_bytes};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Write};
 use crate::random::Random;
 use crate::reply::{Assembler, Reply};
 use crate::script::{Op, Rules, STATEMENTS, Special};
@@ -357,7 +357,8 @@ impl Client {
         rules: &Rules,
     ) -> Result<(), String> {
         let write = cluster.writes.get(&token.name()).copied().unwrap_or_default();
-        if write.runs != 1 || write.insert_id != insert_id || warnings != u16::from(token.wishes.warns) {
+        let has_run = write.runs == 1 || (rules.is_replicated && write.runs > 0);
+        if !has_run || write.insert_id != insert_id || warnings != u16::from(token.wishes.warns) {
             return Err(format!("an OK that is not this write's: {write:?}"));
         }
         self.last_insert_id = insert_id;
@@ -490,7 +491,11 @@ impl Client {
             self.uncommitted.clear();
         }
         let is_fine = match code {
-            1213 => rules.aborts || (rules.turns_away && message.contains("has left its cluster")),
+            1213 => {
+                rules.aborts
+                    || (rules.turns_away && message.contains("has left its cluster"))
+                    || (rules.is_replicated && message.contains("can't be run again"))
+            }
             1047 => rules.turns_away,
             1317 | 1927 => rules.kills,
             1053 => rules.loses_connections || rules.kills,
@@ -504,8 +509,11 @@ impl Client {
             1094 | 1095 => matches!(op, Op::Query(text) if text.starts_with("KILL")),
             _ => false,
         };
-        let ran =
-            token.and_then(|token| cluster.writes.get(&token.name())).is_some_and(|write| write.runs > 0);
+        let has_effect = |write: &Write| match rules.is_replicated {
+            true => write.committed != 0 || (write.runs > 0 && !write.is_rolled_back),
+            false => write.runs > 0,
+        };
+        let ran = token.and_then(|token| cluster.writes.get(&token.name())).is_some_and(has_effect);
         if ran && (code == 9001 || message.contains("had no effect")) {
             return Err(format!("a write that ran is said not to have: {code} {message}"));
         }

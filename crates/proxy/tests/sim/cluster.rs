@@ -9,9 +9,10 @@ use crate::token::Token;
 pub(crate) struct Write {
     /// Times that it ran.
     pub runs: u32,
+    /// It has run in a transaction that was rolled back; it may have run again since.
+    pub is_rolled_back: bool,
     /// Commit number; 0 while it is not committed.
     pub committed: u64,
-    pub is_rolled_back: bool,
     pub insert_id: u64,
 }
 
@@ -37,6 +38,8 @@ pub(crate) struct Cluster {
     pub writes: HashMap<(usize, usize), Write>,
     pub commits: u64,
     insert_ids: u64,
+    /// Transactions may run again on another server.
+    pub replays: bool,
     /// What must not happen and did.
     pub faults: Vec<String>,
 }
@@ -46,20 +49,23 @@ impl Cluster {
         self.faults.push(text.into());
     }
 
-    /// A write runs; returns its insert id.
-    pub(crate) fn write(&mut self, node: usize, token: &Token) -> u64 {
+    /// A write runs; returns its insert id. Where transactions may run again it may do so as long as it is not committed: the
+    /// server on which it ran before may not know yet that its client is gone. Then it is given the same id, `forced`.
+    pub(crate) fn write(&mut self, node: usize, token: &Token, forced: Option<u64>) -> u64 {
         if !self.nodes[node].may_write {
             self.fault(format!("a write ran on reader {node}: {token}"));
         }
-        self.insert_ids += 1;
+        let insert_id = forced.unwrap_or(self.insert_ids + 1);
+        self.insert_ids = self.insert_ids.max(insert_id);
+        let replays = self.replays;
         let write = self.writes.entry(token.name()).or_default();
         write.runs += 1;
-        write.insert_id = self.insert_ids;
-        if write.runs > 1 {
+        write.insert_id = insert_id;
+        if write.committed != 0 || (write.runs > 1 && !replays) {
             let runs = write.runs;
             self.fault(format!("a write ran {runs} times: {token}"));
         }
-        self.insert_ids
+        insert_id
     }
 
     /// These writes are committed on `node`.
@@ -71,7 +77,9 @@ impl Cluster {
         self.nodes[node].applied = self.commits;
         for name in names {
             let write = self.writes.entry(*name).or_default();
-            write.committed = self.commits;
+            if std::mem::replace(&mut write.committed, self.commits) != 0 {
+                self.faults.push(format!("a write was committed twice: {name:?}"));
+            }
         }
     }
 

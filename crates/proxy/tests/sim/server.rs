@@ -60,6 +60,12 @@ struct Session {
     user_variable: String,
     in_transaction: bool,
     insert_id: u64,
+    /// Writes in front of the savepoint.
+    savepoint: usize,
+    /// `SET insert_id`
+    forced_id: u64,
+    /// Its last statement was answered with 1213.
+    is_undone: bool,
     warnings: Vec<String>,
     uncommitted: Vec<(usize, usize)>,
     statements: HashMap<u32, Prepared>,
@@ -230,6 +236,9 @@ impl Conn {
             body.get(..160).unwrap_or(body).escape_ascii()
         );
         let is_answered = !matches!(Command::parse(code), Some(Command::StmtClose | Command::Quit));
+        if is_answered && !matches!(body, b"SHOW WARNINGS" | b"SHOW COUNT(*) WARNINGS") {
+            self.session.is_undone = self.is_aborted;
+        }
         if is_answered && std::mem::take(&mut self.is_aborted) {
             self.error(
                 error::LOCK_DEADLOCK,
@@ -291,6 +300,19 @@ impl Conn {
                 "BEGIN" => self.begin(cluster),
                 "COMMIT" => self.end(cluster, true),
                 "ROLLBACK" | "ROLLBACK AND NO CHAIN NO RELEASE" => self.end(cluster, false),
+                "SAVEPOINT weir_replay" => {
+                    self.session.savepoint = self.session.uncommitted.len();
+                    self.ok(self.status(), &[], |ok| ok);
+                }
+                "ROLLBACK TO SAVEPOINT weir_replay" => {
+                    let undone = self.session.uncommitted.split_off(self.session.savepoint);
+                    cluster.roll_back(&undone);
+                    self.ok(self.status(), &[], |ok| ok);
+                }
+                "SHOW WARNINGS" if self.session.is_undone => {
+                    self.rows(&["Level", "Code", "Message"], &[&["Error", "1213", "Deadlock found"]]);
+                }
+                "SHOW COUNT(*) WARNINGS" => self.rows(&["@@session.warning_count"], &[&["1"]]),
                 "SHOW WARNINGS" => self.show_warnings(),
                 // The session's FOUND_ROWS(), in front of a statement that may leave it as it is.
                 "SELECT 1" => self.rows(&["1"], &[&["1"]]),
@@ -376,7 +398,8 @@ impl Conn {
     }
 
     fn insert(&mut self, cluster: &mut Cluster, token: &Token) {
-        let insert_id = cluster.write(self.node, token);
+        let forced = std::mem::take(&mut self.session.forced_id);
+        let insert_id = cluster.write(self.node, token, (forced != 0).then_some(forced));
         self.session.insert_id = insert_id;
         self.session.uncommitted.push(token.name());
         let mut tracks = Vec::new();

@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use weir_config::MysqlVariables;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::snapshot::{Hostgroup, Server};
+use weir_proxy::snapshot::{Hostgroup, Server, StrictRead};
 use weir_proxy::worker::Worker;
 
 use crate::client::Client;
@@ -86,6 +86,7 @@ impl World {
     pub(crate) fn new(seed: u64, rules: Rules) -> Self {
         let nodes = if rules.is_replicated { 3 } else { 2 };
         let mut cluster = Cluster::default();
+        cluster.replays = rules.is_replicated;
         let mut servers = Vec::new();
         for at in 0..nodes {
             let is_reader = rules.is_replicated && at > 0;
@@ -499,6 +500,8 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
     for (_, group) in &mut groups {
         group.is_replicated = true;
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
+        (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
+        group.strict = StrictRead::WsrepSyncWait;
     }
     groups
 }

@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 39] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 41] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -50,6 +50,8 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 39] {
         ("Weir_min_gtid_malformed", totals.gtids_malformed),
         ("Weir_deadlocks_retried", totals.deadlocks_retried),
         ("Weir_deadlocks_told", totals.deadlocks_told),
+        ("Weir_transactions_replayed", totals.transactions_replayed),
+        ("Weir_transactions_lost", totals.transactions_lost),
         ("Queries_frontends_bytes_recv", totals.client_bytes_received),
         ("Queries_frontends_bytes_sent", totals.client_bytes_sent),
         ("Queries_backends_bytes_recv", totals.server_bytes_received),

@@ -64,6 +64,10 @@ impl Conn {
                 self.session.user_variable = value.into();
                 return;
             }
+            "insert_id" => {
+                self.session.forced_id = value.parse().unwrap_or(0);
+                return;
+            }
             "last_insert_id" => self.session.insert_id = value.parse().unwrap_or(0),
             "autocommit" => {
                 let is_on = matches!(value, "1" | "ON" | "DEFAULT");

@@ -1,0 +1,167 @@
+//! Decides which transactions may run again where their server is lost, and what keeps them from it: see
+//! [`crate::statement::replay`].
+
+use weir_session::pin::Pins;
+use weir_sql::{Access, Kind};
+
+use crate::context::Context;
+use crate::plan::execution_plan::CommandKind;
+use crate::session::Session;
+use crate::session::execution::{Ending, Lost};
+use crate::session::text::has_word;
+use crate::session::transaction_log::{LoggedExecution, Obstacle, Replay};
+
+/// In the state that a server tells of a transaction: it has written to a table without transactions.
+const WROTE_WITHOUT_TRANSACTION: usize = 3;
+
+/// What comes back with a transaction: its savepoints, and what code may have changed before a statement failed.
+pub(crate) const REPEATED: Pins = Pins::SAVEPOINT.union(Pins::UNKNOWN_AFTER_ERROR);
+
+impl Session {
+    /// Why the statement that has just been answered keeps its transaction from running again.
+    pub(crate) fn obstacle_to_repetition(&self) -> Option<Obstacle> {
+        let execution = &self.execution;
+        let statement = execution.plan.statement();
+        let is_sent_in_parts = self.input.upload.is_some()
+            || self.input.infile.is_some()
+            || execution.text.rewritten.is_some()
+            || self.input.command_bytes == 0
+            || execution.text.wants_cursor
+            || execution.reply.has_cursor;
+        let client = self.prepared.all.get(&execution.text.statement_id);
+        let has_own = execution.plan.kind() == CommandKind::Execute
+            && client.is_none_or(|client| client.own.is_some() || client.long_data_bytes() > 0);
+        let gives_several = matches!(execution.ending, Ending::Ok { affected_rows, insert_id, .. }
+            if affected_rows > 1 && insert_id != 0 && matches!(statement.kind, Kind::Insert | Kind::Replace));
+        if !(self.pins.pins() - REPEATED - Pins::TRANSACTION).is_empty()
+            || self.writes_file()
+            || is_sent_in_parts
+            || has_own
+        {
+            Some(Obstacle::Statement)
+        } else if self.pins.pins().contains(Pins::AUTO_IS_NULL) {
+            Some(Obstacle::EarlierStatement)
+        } else if gives_several {
+            Some(Obstacle::SeveralIds)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn logged_execution(&self) -> Option<LoggedExecution> {
+        let execution = &self.execution;
+        let prepared =
+            execution.text.prepared.as_ref().filter(|_| execution.plan.kind() == CommandKind::Execute)?;
+        let client = self.prepared.all.get(&execution.text.statement_id)?;
+        Some(LoggedExecution {
+            prepared: prepared.clone(),
+            params: client.params,
+            types: client.types.clone(),
+        })
+    }
+
+    pub(crate) fn put_logged(&self, out: &mut Vec<u8>) {
+        if self.execution.plan.kind() == CommandKind::Execute {
+            let end = self.input.command_bytes.min(self.input.inbox.len());
+            out.extend_from_slice(&self.input.inbox[..end]);
+        } else {
+            self.put_command(out);
+        }
+    }
+
+    /// The server tells what its transaction has done.
+    pub(crate) fn note_transaction_state(&mut self, text: &[u8]) {
+        if text.get(WROTE_WITHOUT_TRANSACTION) == Some(&b'w')
+            && let Some(log) = &mut self.transaction.log
+        {
+            log.block(Obstacle::NonTransactionalTable);
+        }
+    }
+
+    /// Whether its transaction is all that it loses with its connection.
+    pub(crate) fn loses_transaction_alone(&self) -> bool {
+        self.pins.pins() - REPEATED == Pins::TRANSACTION
+            && self.stay.detour.is_none()
+            && self.transaction.log.is_some()
+    }
+
+    /// Whether its open transaction, which is all that holds it, can run again elsewhere.
+    pub(crate) fn can_replay(&self, ctx: &Context) -> bool {
+        let attempts_max = ctx.snapshot.variables.connect_retries_on_failure;
+        let log = self.transaction.log.as_ref();
+        self.loses_transaction_alone()
+            && log.is_some_and(|log| {
+                log.obstacle().is_none()
+                    && log.statement(0).is_some()
+                    && u32::from(log.attempts) < attempts_max
+            })
+    }
+
+    /// Why its transaction, which is lost, can't be run again.
+    pub(crate) fn why_lost(&self) -> Obstacle {
+        let obstacle = self.transaction.log.as_ref().and_then(|log| log.obstacle());
+        match obstacle {
+            Some(obstacle) => obstacle,
+            None if self.execution.reply.is_answering => Obstacle::HalfAnswered,
+            None => Obstacle::TooManyAttempts,
+        }
+    }
+
+    /// Whether its transaction is to run again before anything else.
+    pub(crate) fn is_to_replay(&self) -> bool {
+        self.pins.pins().contains(Pins::TRANSACTION)
+            && self.transaction.log.as_ref().is_some_and(|log| log.replay.is_some())
+    }
+
+    /// Its transaction, if there is one, is to run again from its begin.
+    pub(crate) fn begin_replay(&mut self) {
+        if let Some(log) = &mut self.transaction.log
+            && self.pins.pins().contains(Pins::TRANSACTION)
+        {
+            (log.replay, log.attempts) = (Some(Replay::default()), log.attempts.saturating_add(1));
+            self.go_where_transaction_was();
+        }
+    }
+
+    /// What runs behind its transaction runs where that was.
+    pub(crate) fn go_where_transaction_was(&mut self) {
+        if let Some(log) = self.transaction.log.as_ref().filter(|log| log.replay.is_some()) {
+            (self.execution.hostgroup, self.execution.writer_only) = (log.hostgroup, true);
+            self.execution.only_server = None;
+        }
+    }
+
+    /// Whether the statement that its server has, or was to have, is undone with its transaction, and its client has seen
+    /// nothing of it. Of one that was sent nobody knows whether its tables have transactions: where servers replicate
+    /// asynchronously, what it has written without one may have reached the others.
+    pub(crate) fn is_statement_undone(&self) -> bool {
+        let execution = &self.execution;
+        let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
+        let keeps_to_itself = self.transaction.log.as_ref().is_some_and(|log| log.keeps_to_itself)
+            || !execution.plan.may_write_rows();
+        let is_undone = execution.plan.is_undone_with_transaction(self.tracked.is_text_certain)
+            && keeps_to_itself
+            && self.input.upload.is_none()
+            && !self.writes_file();
+        has_seen_nothing && self.input.infile.is_none() && (!execution.tries.is_sent || is_undone)
+    }
+
+    /// Whether its query may write a file at the server.
+    fn writes_file(&self) -> bool {
+        let statement = self.execution.plan.statement();
+        let reads = matches!(statement.kind, Kind::Select | Kind::With | Kind::Values | Kind::Table);
+        reads
+            && statement.access == Access::Write
+            && ["outfile", "dumpfile"].iter().any(|word| has_word(self.statement_text(), word))
+    }
+
+    /// Whether it may run again behind its transaction.
+    pub(crate) fn may_run_behind_replay(&self, ctx: &Context, lost: Lost) -> bool {
+        let tries = &self.execution.tries;
+        let is_in_time = tries.attempts <= ctx.snapshot.variables.connect_retries_on_failure;
+        let has_failed_servers = tries.is_sent
+            && tries.failures_with(lost, ctx.now) > ctx.snapshot.variables.query_retries_on_failure;
+        let is_whole = !tries.is_sent || self.input.upload.is_none();
+        self.is_statement_undone() && is_in_time && !has_failed_servers && is_whole
+    }
+}

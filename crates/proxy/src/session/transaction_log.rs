@@ -1,0 +1,326 @@
+//! Keeps what an open transaction has done, so that it can be done again where its server is lost: the commands, the state
+//! in which each ran, and a hash of what its client has got. What gives the same answers for a second time is, for its
+//! client, the same transaction: see [`crate::statement::replay`].
+
+use std::hash::{BuildHasher, Hasher};
+use std::rc::Rc;
+
+use foldhash::quality::{FoldHasher, RandomState};
+use weir_protocol::frame::HEADER_LEN;
+use weir_protocol::ok::{ErrPacket, OkPacket};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_session::defaults::Defaults;
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::prepared::Prepared;
+use weir_session::state::State;
+
+/// The log of one transaction. One that is over is used again for the next one, of whatever session.
+#[derive(Default)]
+pub(crate) struct TransactionLog {
+    statements: Vec<LoggedStatement>,
+    /// Their commands, one behind the other.
+    bytes: Vec<u8>,
+    /// Of the reply that comes in now.
+    pub digest: ReplyDigest,
+    /// Why the transaction can't be run again; none: it can.
+    obstacle: Option<Obstacle>,
+    /// Its server is gone: the next statement that is to be run again.
+    pub replay: Option<Replay>,
+    /// LAST_INSERT_ID() when it began; none if only its server knew it.
+    pub begun_with_id: Option<u64>,
+    /// What its servers write without transactions stays with them: no other server gets it.
+    pub keeps_to_itself: bool,
+    /// What its session had begun with, on which the states of its statements are based.
+    pub defaults: Option<Rc<Defaults>>,
+    /// How often it was begun again.
+    pub attempts: u8,
+    /// Where it was begun.
+    pub hostgroup: u32,
+}
+
+/// How far a transaction has been run again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// LAST_INSERT_ID() is what it was when the transaction began.
+    pub is_begun: bool,
+    /// The next statement.
+    pub next: usize,
+    /// How far that is, where it gives an AUTO_INCREMENT value.
+    pub numbering: Numbering,
+    /// The server has answered it with an error of the moment: it may succeed later, or elsewhere.
+    pub is_rejected: bool,
+}
+
+/// How a statement comes to the AUTO_INCREMENT value that it gave first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// Nothing is done for it yet.
+    #[default]
+    Free,
+    /// A savepoint is set in front of it. If it gives another value, it is taken back to that.
+    Saved,
+    /// It is taken back; the value is to be set.
+    TakenBack,
+    /// The value is set for it.
+    Forced,
+    /// It has run with that; what it has not used must not hit another one.
+    Used,
+}
+
+/// A statement of a transaction.
+pub(crate) struct LoggedStatement {
+    start: usize,
+    end: usize,
+    /// The state in which it ran.
+    pub state: Rc<State>,
+    /// An execution of this, with these types of its parameters.
+    pub execution: Option<LoggedExecution>,
+    /// Of its reply.
+    pub digest: u64,
+    /// The AUTO_INCREMENT value that it has given to its row; 0 for none.
+    pub insert_id: u64,
+}
+
+/// What a COM_STMT_EXECUTE refers to.
+#[derive(Clone)]
+pub(crate) struct LoggedExecution {
+    pub prepared: Rc<Prepared>,
+    pub params: u16,
+    pub types: Option<Rc<[u8]>>,
+}
+
+/// Why a transaction can't be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// A statement did something that is not undone with the transaction, or that no text shows.
+    Statement,
+    /// It has changed tables without transactions.
+    NonTransactionalTable,
+    /// A statement asked for what another one outside the transaction has left behind.
+    EarlierStatement,
+    /// An INSERT of several rows had them numbered: nobody but its server knows which numbers all of them have.
+    SeveralIds,
+    /// Its isolation level, or its access mode, was announced by a statement before it.
+    Announced,
+    /// It is longer than `transaction_replay_max_bytes`.
+    TooLong,
+    /// Its client had a part of an answer.
+    HalfAnswered,
+    /// It was run again too often.
+    TooManyAttempts,
+    /// A statement gave another answer when it ran again.
+    Different,
+}
+
+impl Obstacle {
+    /// Why the transaction is lost, for its client.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Statement => "it had a statement that must not run twice",
+            Self::NonTransactionalTable => "it changed a table without transactions",
+            Self::EarlierStatement => "it used what an earlier statement had left",
+            Self::SeveralIds => "it had several AUTO_INCREMENT values given by one statement",
+            Self::Announced => "SET TRANSACTION stood in front of it",
+            Self::TooLong => "it is longer than transaction_replay_max_bytes",
+            Self::HalfAnswered => "a part of an answer had been sent",
+            Self::TooManyAttempts => "it was lost again and again",
+            Self::Different => "a statement had another answer when it was run again",
+        }
+    }
+}
+
+/// Capacity that a log keeps for the next transaction, bytes and statements.
+const BYTES_KEPT: usize = 4 << 10;
+const STATEMENTS_KEPT: usize = 64;
+
+impl TransactionLog {
+    /// The transaction is over.
+    pub(crate) fn clear(&mut self) {
+        self.statements.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(BYTES_KEPT);
+        self.statements.shrink_to(STATEMENTS_KEPT);
+        (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.obstacle
+    }
+
+    /// It can't be run again from here on. What it had done is not needed any more.
+    pub(crate) fn block(&mut self, obstacle: Obstacle) {
+        if self.obstacle.is_none() {
+            self.statements = Vec::new();
+            self.bytes = Vec::new();
+            self.obstacle = Some(obstacle);
+        }
+    }
+
+    /// Adds the statement that has just been answered; `put` appends its command.
+    pub(crate) fn add(
+        &mut self,
+        state: Rc<State>,
+        execution: Option<LoggedExecution>,
+        insert_id: u64,
+        bytes_max: usize,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if self.obstacle.is_some() {
+            return;
+        }
+        let start = self.bytes.len();
+        put(&mut self.bytes);
+        if self.bytes.len() + self.statements.len() * size_of::<LoggedStatement>() > bytes_max {
+            return self.block(Obstacle::TooLong);
+        }
+        let (end, digest) = (self.bytes.len(), self.digest.value());
+        self.statements.push(LoggedStatement { start, end, state, execution, digest, insert_id });
+    }
+
+    pub(crate) fn statement(&self, index: usize) -> Option<&LoggedStatement> {
+        self.statements.get(index)
+    }
+
+    /// The packets of a statement's command.
+    pub(crate) fn command(&self, index: usize) -> &[u8] {
+        let statement = self.statements.get(index);
+        statement.and_then(|statement| self.bytes.get(statement.start..statement.end)).unwrap_or_default()
+    }
+}
+
+/// So many bytes are hashed at once.
+const BLOCK: usize = 64;
+
+/// A hash of a reply as its client sees it: rows byte by byte, an OK by what it tells of the statement, an error by its code.
+/// Status flags and what servers report of their sessions differ between servers, and are left out. In how many pieces the
+/// bytes come does not matter.
+pub(crate) struct ReplyDigest {
+    hasher: FoldHasher<'static>,
+    /// The begin of the next block.
+    tail: [u8; BLOCK],
+    filled: usize,
+    random: RandomState,
+}
+
+impl Default for ReplyDigest {
+    fn default() -> Self {
+        let random = RandomState::default();
+        Self { hasher: random.build_hasher(), tail: [0; BLOCK], filled: 0, random }
+    }
+}
+
+impl ReplyDigest {
+    /// For the next reply.
+    pub(crate) fn restart(&mut self) {
+        self.hasher = self.random.build_hasher();
+        self.filled = 0;
+    }
+
+    /// Bytes that the client gets as they are.
+    fn take(&mut self, mut bytes: &[u8]) {
+        if self.filled > 0 {
+            let (more, rest) = bytes.split_at(bytes.len().min(BLOCK - self.filled));
+            self.tail[self.filled..self.filled + more.len()].copy_from_slice(more);
+            self.filled += more.len();
+            bytes = rest;
+            if self.filled < BLOCK {
+                return;
+            }
+            self.hasher.write(&self.tail);
+            self.filled = 0;
+        }
+        let mut blocks = bytes.chunks_exact(BLOCK);
+        for block in &mut blocks {
+            self.hasher.write(block);
+        }
+        let rest = blocks.remainder();
+        self.tail[..rest.len()].copy_from_slice(rest);
+        self.filled = rest.len();
+    }
+
+    /// A piece of a reply.
+    pub(crate) fn take_step(&mut self, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let payload = bytes.get(HEADER_LEN..).unwrap_or_default();
+        match step {
+            Step::Pass(_) | Step::Control(Control::ColumnCount, _) => self.take(bytes),
+            Step::Control(Control::Ok | Control::ResultEnd, _) => {
+                let ok =
+                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+                self.take_ok(&ok);
+            }
+            Step::Control(Control::Err, _) => {
+                let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
+                self.take(b"error");
+                self.take(&err.code.to_le_bytes());
+            }
+            Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {}
+            Step::ColumnsEnd | Step::Done | Step::NeedMore => {}
+        }
+        Ok(())
+    }
+
+    /// The end of a reply, or of one of its results.
+    fn take_ok(&mut self, ok: &OkPacket<'_>) {
+        self.take(&ok.affected_rows.to_le_bytes());
+        self.take(&ok.last_insert_id.to_le_bytes());
+        self.take(&ok.warnings.to_le_bytes());
+        self.take(ok.info);
+    }
+
+    /// The hash so far.
+    fn value(&self) -> u64 {
+        let mut hasher = self.hasher.clone();
+        hasher.write(&self.tail[..self.filled]);
+        hasher.write_usize(self.filled);
+        hasher.finish()
+    }
+
+    /// Whether the reply that has come is that of a statement that ran before.
+    pub(crate) fn is_of(&self, statement: &LoggedStatement) -> bool {
+        self.value() == statement.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_has_one_hash_however_it_comes() {
+        let bytes: Vec<u8> = (0..1000_u32).map(|n| (n * 7 % 251) as u8).collect();
+        let mut digest = ReplyDigest::default();
+        digest.take(&bytes);
+        let whole = digest.value();
+        for piece in [1, 3, 63, 64, 65, 500] {
+            digest.restart();
+            bytes.chunks(piece).for_each(|piece| digest.take(piece));
+            assert_eq!(digest.value(), whole, "pieces of {piece}");
+        }
+        for cut in [0, 1, 64, 999] {
+            digest.restart();
+            digest.take(&bytes[..cut]);
+            assert_ne!(digest.value(), whole, "the first {cut}");
+        }
+        let mut changed = bytes.clone();
+        changed[500] ^= 1;
+        digest.restart();
+        digest.take(&changed);
+        assert_ne!(digest.value(), whole);
+    }
+
+    #[test]
+    fn a_log_has_a_limit_and_what_blocks_it_stays() {
+        let mut log = TransactionLog::default();
+        let state = Rc::new(State::default());
+        for _ in 0..10 {
+            log.add(state.clone(), None, 0, 2000, |out| out.extend_from_slice(&[1; 50]));
+        }
+        assert_eq!((log.command(9).len(), log.obstacle()), (50, None));
+        log.add(state.clone(), None, 0, 2000, |out| out.extend_from_slice(&[1; 1500]));
+        assert_eq!((log.obstacle(), log.statement(0).is_none()), (Some(Obstacle::TooLong), true));
+        log.block(Obstacle::Statement);
+        assert_eq!(log.obstacle(), Some(Obstacle::TooLong));
+        log.clear();
+        assert_eq!(log.obstacle(), None);
+    }
+}

@@ -1,0 +1,458 @@
+//! Runs an open transaction again on another server when its own is lost, or when its server has undone it (1213).
+//!
+//! Every statement of the transaction runs again in the state in which it ran first, and has to give the same answer: row by
+//! row, count by count. For its client nothing has happened then but a pause. If one differs, what the client has seen is not
+//! true any more, and it is told that the transaction is rolled back (1213, SQLSTATE 40001): it begins again. A COMMIT
+//! that was sent and not answered is never repeated, and nor is what commits by itself.
+//!
+//! | what is lost | so |
+//! | --- | --- |
+//! | the server, between two statements | the transaction runs again in front of the next one, which for a ROLLBACK is not needed |
+//! | the server, while a statement runs that is undone with its transaction | the same, and then that statement |
+//! | the server, while a COMMIT or a statement that commits runs | nobody knows (08007): see [`crate::recovery::connection_lost`] |
+//! | the transaction alone: 1213 for a statement or for COMMIT | the same server runs it again after a moment, if nothing of it is left |
+//!
+//! Servers of one cluster give different AUTO_INCREMENT values. An INSERT that has given another one than before is taken back
+//! to a savepoint, and runs once more with the value set (MariaDB; at MySQL applications may not).
+
+use std::rc::Rc;
+
+use weir_protocol::error::LOCK_DEADLOCK;
+use weir_protocol::frame::HEADER_LEN;
+use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::status::StatusFlags;
+use weir_session::defaults::carried;
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::pin::Pins;
+use weir_session::state::State;
+use weir_sql::{Kind, Uses};
+
+use crate::keys::ConnectionKey;
+use crate::plan::repetition::Repetition;
+use crate::pool::pools::Pools;
+use crate::server::connection::{DiscardReason, Expected};
+use crate::server::errors::{is_handing_over, is_read_only, is_wsrep_refusal};
+use crate::session::Session;
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
+use crate::session::retained::Retained;
+use crate::session::transaction_log::{LoggedExecution, Numbering, Obstacle, Replay};
+use crate::snapshot::StrictRead;
+use crate::statement::prepare_connection::put_execution;
+use crate::work::Work;
+
+/// ER_LOCK_WAIT_TIMEOUT
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+
+impl Pools {
+    /// How long a log of the session's transaction may become; 0: none is kept.
+    fn log_bytes_max(&self, session: &Session) -> usize {
+        if session.is_bound() || session.stay.detour.is_some() {
+            return 0;
+        }
+        let group = self.groups.get(&session.execution.hostgroup);
+        // Where one server is alone there is no other.
+        let group = group.filter(|group| group.reader_hostgroup.is_some());
+        group.map_or(0, |group| group.transaction_replay_max_bytes as usize)
+    }
+
+    /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
+    pub(crate) fn begin_logging(&mut self, session: &mut Session) {
+        let begins = session.execution.plan.repetition(true) == Repetition::Begins;
+        if begins || !session.pins.pins().contains(Pins::TRANSACTION) {
+            // BEGIN commits what is open; and something may have ended it that nobody has told.
+            self.end_log(session);
+        }
+        if session.transaction.log.is_none() {
+            if (!begins && session.transaction.is_autocommit) || self.log_bytes_max(session) == 0 {
+                return;
+            }
+            let mut log = self.spare_logs.pop().unwrap_or_default();
+            let others = session.pins.pins() - Pins::TRANSACTION - Pins::SAVEPOINT;
+            if others.contains(Pins::NEXT_TRANSACTION) {
+                log.block(Obstacle::Announced);
+            } else if !others.is_empty() || (!begins && !session.pins.is_empty()) {
+                log.block(Obstacle::EarlierStatement);
+            }
+            log.hostgroup = session.execution.hostgroup;
+            let knows_id = !session.diagnostics.is_insert_id_lost
+                && !session.diagnostics.retained.contains(Retained::INSERT_ID)
+                && session.diagnostics.fetching == 0;
+            log.begun_with_id = knows_id.then_some(session.diagnostics.last_insert_id);
+            let group = self.groups.get(&session.execution.hostgroup);
+            log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
+            session.transaction.log = Some(log);
+        }
+        if let Some(log) = &mut session.transaction.log {
+            log.digest.restart();
+        }
+    }
+
+    /// A statement has been answered, and its session's pins are as its server says.
+    pub(crate) fn log_in_transaction(&mut self, session: &mut Session) {
+        if session.transaction.log.is_none() || session.stay.detour.is_some() {
+            return;
+        }
+        let plan = &session.execution.plan;
+        let kind = plan.statement().kind;
+        // COMMIT AND CHAIN begins one that has no BEGIN.
+        let is_open =
+            session.pins.pins().contains(Pins::TRANSACTION) && !matches!(kind, Kind::Commit | Kind::Rollback);
+        if !is_open {
+            return self.end_log(session);
+        }
+        let repetition = plan.repetition(session.tracked.is_text_certain);
+        let bytes_max = self.log_bytes_max(session);
+        let defaults = session.tracked.defaults.clone();
+        let may_write = session.execution.plan.may_write_rows();
+        let asks_for_id = session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID);
+        let Some(mut log) = session.transaction.log.take() else { return };
+        let is_based_elsewhere = match (&log.defaults, &defaults) {
+            (Some(known), Some(now)) => !Rc::ptr_eq(known, now),
+            _ => false,
+        };
+        log.defaults = defaults;
+        match (repetition, session.obstacle_to_repetition()) {
+            _ if is_based_elsewhere || session.execution.ending == Ending::None => {
+                log.block(Obstacle::Statement)
+            }
+            // Whether the whole transaction is undone then depends on the server.
+            _ if session.execution.ending == Ending::Err(LOCK_WAIT_TIMEOUT) => log.block(Obstacle::Statement),
+            // What a statement has written without a transaction before it failed is told with the next one.
+            _ if matches!(session.execution.ending, Ending::Err(_)) && may_write && !log.keeps_to_itself => {
+                log.block(Obstacle::Statement);
+            }
+            (Repetition::Apart, _) => {}
+            _ if asks_for_id && log.begun_with_id.is_none() => log.block(Obstacle::EarlierStatement),
+            (Repetition::Never, _) => log.block(Obstacle::Statement),
+            _ if session.input.command_bytes > bytes_max => log.block(Obstacle::TooLong),
+            (_, Some(obstacle)) => log.block(obstacle),
+            (Repetition::Again | Repetition::Begins, None) => {
+                let told = match session.execution.ending {
+                    Ending::Ok { insert_id, .. } => insert_id,
+                    _ => 0,
+                };
+                let insert_id = if matches!(kind, Kind::Insert | Kind::Replace) { told } else { 0 };
+                let (state, execution) = (session.tracked.state.clone(), session.logged_execution());
+                log.add(state, execution, insert_id, bytes_max, |out| session.put_logged(out));
+            }
+        }
+        session.transaction.log = Some(log);
+    }
+}
+
+fn message_of(obstacle: Obstacle) -> String {
+    format!(
+        "The server of the transaction was lost, and it can't be run again on another one ({}): it is rolled back; try \
+         restarting transaction",
+        obstacle.words()
+    )
+}
+
+/// Logs that are kept for the next transactions of a worker.
+const SPARE_LOGS_MAX: usize = 64;
+
+impl Pools {
+    /// A session's transaction is over, or lost.
+    pub(crate) fn end_log(&mut self, session: &mut Session) {
+        if let Some(mut log) = session.transaction.log.take() {
+            log.clear();
+            if self.spare_logs.len() < SPARE_LOGS_MAX {
+                self.spare_logs.push(log);
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// The session's transaction is rolled back, and its next statement is told.
+    pub(crate) fn lose_transaction_next(&mut self) {
+        let obstacle = self.session.why_lost();
+        self.forget_transaction();
+        self.ctx.statistics.totals.transactions_lost += 1;
+        self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, message_of(obstacle).into())));
+    }
+
+    /// The session's transaction is rolled back.
+    pub(crate) fn forget_transaction(&mut self) {
+        let session = &mut *self.session;
+        session.pins.remove(Pins::TRANSACTION | Pins::SAVEPOINT);
+        session.transaction.is_read_only = false;
+        self.pools.end_log(session);
+    }
+
+    /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
+    /// would commit that transaction is none of those that were meant to.
+    pub(crate) fn begins_behind_replay(&mut self) -> bool {
+        if let Some(lease) = self.session.lease() {
+            // A part of it has run again there.
+            self.discard_lease(lease);
+            self.session.begin_replay();
+        }
+        let plan = &self.session.execution.plan;
+        if plan.is_plain_rollback() {
+            self.forget_transaction();
+            return true;
+        }
+        let commits = plan.is_boundary() && plan.statement().kind == Kind::Commit;
+        let repetition = plan.repetition(self.session.tracked.is_text_certain);
+        if commits || matches!(repetition, Repetition::Again | Repetition::Apart) {
+            return true;
+        }
+        self.lose_transaction(None, Obstacle::Statement);
+        false
+    }
+
+    fn discard_lease(&mut self, key: ConnectionKey) {
+        self.pools.connections[key].holder = None;
+        self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
+        self.session.lose_lease();
+    }
+
+    /// Brings a lease one step nearer to having the session's transaction. False if it has it, or there is none to run again.
+    pub(crate) fn replay(&mut self, key: ConnectionKey) -> bool {
+        if !self.session.is_to_replay() {
+            return false;
+        }
+        let Some(log) = &self.session.transaction.log else { return false };
+        let Some(replay) = log.replay else { return false };
+        let connection = &self.pools.connections[key];
+        let there = connection.defaults.clone();
+        let own = log.defaults.clone();
+        let is_known =
+            own.as_ref().is_some_and(|own| own.is_known() || !there.is_known()) || there.says_nothing();
+        if !is_known {
+            self.lose_transaction(Some(key), Obstacle::Different);
+            return true;
+        }
+        if let Some(id) = log.begun_with_id.filter(|_| !replay.is_begun) {
+            self.note_replay(|replay| replay.is_begun = true);
+            return self.put_in_front(key, &format!("SET SESSION last_insert_id={id}"));
+        }
+        match replay.numbering {
+            Numbering::TakenBack => {
+                let id = log.statement(replay.next).map_or(0, |statement| statement.insert_id);
+                self.note_replay(|replay| replay.numbering = Numbering::Forced);
+                return self.put_in_front(key, &format!("SET SESSION insert_id={id}"));
+            }
+            Numbering::Used => {
+                self.note_replay(|replay| {
+                    (replay.next, replay.numbering) = (replay.next + 1, Numbering::Free)
+                });
+                return self.put_in_front(key, "SET SESSION insert_id=0");
+            }
+            Numbering::Free | Numbering::Saved | Numbering::Forced => {}
+        }
+        let Some(statement) = log.statement(replay.next) else {
+            self.replayed_all();
+            return false;
+        };
+        // What is different there was a part of what the session had.
+        let state = match own.filter(|own| !Rc::ptr_eq(own, &there)) {
+            Some(own) => self.ctx.interner.intern(carried(&statement.state, &own, &there)),
+            None => statement.state.clone(),
+        };
+        let execution = statement.execution.clone();
+        let may_differ = statement.insert_id != 0 && connection.access.greeted.is_mariadb;
+        let unprepared = execution
+            .as_ref()
+            .map(|execution| &execution.prepared)
+            .filter(|prepared| !connection.statements.contains(prepared));
+        if let Some(prepared) = unprepared.cloned() {
+            if prepared.can_be_prepared_in(&connection.state) {
+                self.prepare_here(key, prepared);
+                return true;
+            }
+            let wanted = self.ctx.interner.intern(prepared.state_to_prepare_in(&connection.state));
+            return self.replay_in(key, &wanted);
+        }
+        if !Rc::ptr_eq(&connection.state, &state) {
+            return self.replay_in(key, &state);
+        }
+        if may_differ && replay.numbering == Numbering::Free {
+            self.note_replay(|replay| replay.numbering = Numbering::Saved);
+            return self.put_in_front(key, "SAVEPOINT weir_replay");
+        }
+        self.send_logged(key, replay.next, execution);
+        true
+    }
+
+    /// Sends a statement of Weir's own; its reply leads on.
+    fn put_in_front(&mut self, key: ConnectionKey, text: &str) -> bool {
+        self.pools.connections[key].send_query(self.ctx, text.as_bytes());
+        self.pools.connections[key].expect(self.ctx, Expected::Sync(None));
+        true
+    }
+
+    /// The same once the connection is in this state.
+    fn replay_in(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
+        let owed = self.pools.connections[key].replies.expected.len();
+        if self.sync(key, state) && self.pools.connections[key].replies.expected.len() == owed {
+            // It was in it, but for what a connection begins with.
+            return self.replay(key);
+        }
+        true
+    }
+
+    fn note_replay(&mut self, change: impl FnOnce(&mut Replay)) {
+        if let Some(replay) = self.session.transaction.log.as_mut().and_then(|log| log.replay.as_mut()) {
+            change(replay);
+        }
+    }
+
+    fn send_logged(&mut self, key: ConnectionKey, index: usize, execution: Option<LoggedExecution>) {
+        let session = &mut *self.session;
+        let Some(log) = &mut session.transaction.log else { return };
+        log.digest.restart();
+        let connection = &mut self.pools.connections[key];
+        let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
+        let command = log.command(index);
+        match execution {
+            None => buffer.extend_from_slice(command),
+            Some(LoggedExecution { prepared, params, types }) => {
+                let Some(server) = connection.statements.touch(&prepared) else { return };
+                let capabilities = session.capabilities;
+                put_execution(command, (params, types.as_ref()), capabilities, server, buffer);
+            }
+        }
+        let known = &mut connection.known;
+        (known.insert_id, known.found_rows, known.row_count, known.has_conditions) = (None, None, None, true);
+        session.diagnostics.has_own_insert_id = false;
+        session.execution.tries.is_being_prepared = true;
+        session.execution.tries.started_at = self.ctx.now;
+        session.phase = Phase::Running;
+        self.session.watch(self.ctx);
+        let server = self.pools.connections[key].server;
+        let hostgroup = self.pools.connections[key].hostgroup;
+        self.pools.servers[server].counts.of(hostgroup).queries += 1;
+        self.pools.connections[key].expect(self.ctx, Expected::Replay);
+    }
+
+    /// A piece of the reply to a statement that runs again.
+    pub(crate) fn replay_piece(&mut self, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let Some(log) = &mut self.session.transaction.log else { return Ok(()) };
+        log.digest.take_step(step, bytes)?;
+        match step {
+            Step::Control(Control::Ok | Control::ResultEnd, _) => {
+                let ok = OkPacket::parse(&bytes[HEADER_LEN..], BACKEND_CAPABILITIES)
+                    .map_err(|_| BrokenReply::Malformed)?;
+                if !ok.status.contains(StatusFlags::IN_TRANS) {
+                    log.block(Obstacle::Different);
+                }
+                for entry in ok.session_tracks().flatten() {
+                    if let SessionTrack::TransactionState(text) = entry {
+                        self.session.note_transaction_state(text);
+                    }
+                }
+            }
+            Step::Control(Control::Err, _) => {
+                let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
+                let is_rejected = err.code == LOCK_DEADLOCK.code
+                    || is_wsrep_refusal(err.code, err.message)
+                    || is_read_only(err.code, err.message)
+                    || is_handing_over(err.code, err.message);
+                self.note_replay(|replay| replay.is_rejected |= is_rejected);
+            }
+            Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {
+                return Err(BrokenReply::UnexpectedPacket(bytes.get(HEADER_LEN).copied().unwrap_or(0)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A statement has run again.
+    pub(crate) fn replayed(&mut self, key: ConnectionKey) {
+        let Some(log) = &mut self.session.transaction.log else { return self.go_on(key) };
+        let Some(replay) = log.replay else { return self.go_on(key) };
+        let is_same = log.statement(replay.next).is_some_and(|statement| log.digest.is_of(statement));
+        if let Some(obstacle) = log.obstacle() {
+            return self.lose_transaction(Some(key), obstacle);
+        }
+        if !is_same && replay.is_rejected && self.session.can_replay(self.ctx) {
+            return self.replay_elsewhere(key);
+        }
+        if !is_same && replay.numbering == Numbering::Saved {
+            // Perhaps only its number differs.
+            self.note_replay(|replay| replay.numbering = Numbering::TakenBack);
+            self.put_in_front(key, "ROLLBACK TO SAVEPOINT weir_replay");
+            return self.go_on(key);
+        }
+        if !is_same {
+            return self.lose_transaction(Some(key), Obstacle::Different);
+        }
+        self.note_replay(|replay| match replay.numbering {
+            Numbering::Forced => replay.numbering = Numbering::Used,
+            _ => (replay.next, replay.numbering) = (replay.next + 1, Numbering::Free),
+        });
+        self.go_on(key);
+    }
+
+    fn replayed_all(&mut self) {
+        let Some(log) = &mut self.session.transaction.log else { return };
+        log.replay = None;
+        if log.begun_with_id.is_some() {
+            self.session.diagnostics.is_insert_id_lost = false;
+            self.session.diagnostics.has_own_insert_id = true;
+            self.pools.connections.retain_insert_id(self.session);
+        }
+        self.ctx.statistics.totals.transactions_replayed += 1;
+        tracing::debug!(session = self.session.id, "transaction was run again");
+    }
+
+    /// The server takes no statements now, or has undone what was run again: from the begin, on whatever server takes it.
+    pub(crate) fn replay_elsewhere(&mut self, key: ConnectionKey) {
+        let server = self.pools.connections[key].server;
+        self.pools.suspect(self.ctx, server);
+        self.discard_lease(key);
+        self.session.begin_replay();
+        self.session.execution.tries.attempts += 1;
+        self.session.phase = Phase::waiting(self.ctx.now);
+        self.acquire();
+    }
+
+    /// A server does not prepare a statement that is to run again, or does not take the state in which it ran.
+    pub(crate) fn replay_refused(&mut self, key: ConnectionKey, code: u16, text: &str) {
+        let is_of_moment = code == LOCK_DEADLOCK.code || is_wsrep_refusal(code, text.as_bytes());
+        if is_of_moment && self.session.can_replay(self.ctx) {
+            return self.replay_elsewhere(key);
+        }
+        tracing::info!(
+            session = self.session.id,
+            code,
+            text,
+            "a server does not take what a transaction needs"
+        );
+        self.lose_transaction(Some(key), Obstacle::Different);
+    }
+
+    /// A session that must leave its server takes its transaction along: it is rolled back there, and runs again elsewhere in
+    /// front of the next statement. False if that can't be.
+    pub(crate) fn leave_with_transaction(&mut self) -> bool {
+        let is_between = matches!(self.session.phase, Phase::Idle | Phase::Held | Phase::Waiting(_));
+        if !is_between || self.session.lease().is_none() || !self.session.can_replay(self.ctx) {
+            return false;
+        }
+        self.abandon_lease();
+        self.session.lose_lease();
+        self.session.begin_replay();
+        true
+    }
+
+    /// The transaction can't be run again: its client is told. Certainly nothing of it was committed.
+    pub(crate) fn lose_transaction(&mut self, key: Option<ConnectionKey>, obstacle: Obstacle) {
+        if let Some(key) = key {
+            // What has been run again goes with its connection.
+            self.discard_lease(key);
+        }
+        self.forget_transaction();
+        self.ctx.statistics.totals.transactions_lost += 1;
+        let message = message_of(obstacle);
+        if self.session.input.upload.is_some() {
+            return self.fail_session(LOCK_DEADLOCK, &message);
+        }
+        self.answer_error(LOCK_DEADLOCK, &message);
+    }
+}

@@ -1,0 +1,368 @@
+//! Open transactions whose server is lost run again on another one, and nothing is there twice; those that must not are
+//! told so.
+
+use std::error::Error;
+use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use weir_testkit::{Account, Weir, hostgroup};
+use weir_tests::session::{Answer, Outcome};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::admin::Admin;
+
+/// The number, the SQLSTATE and the text of an error.
+fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
+    match answer.results.last() {
+        Some(Outcome::Err { code, sqlstate, message }) => Some((*code, sqlstate.clone(), message.clone())),
+        _ => None,
+    }
+}
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::parallel("replay::a_transaction_goes_on_without_its_connection", goes_on),
+        Case::parallel("replay::one_that_would_give_other_answers_is_told", differs),
+        Case::parallel("replay::what_must_not_run_twice_is_not_run_again", never),
+        Case::parallel("replay::without_a_log_the_session_is_told_and_ends", switched_off),
+        Case::parallel("replay::a_rollback_needs_no_server", rolls_back),
+        Case::parallel("replay::a_transaction_that_meets_another_runs_again", meets),
+        Case::serial("replay::transactions_outlive_a_killed_writer", killed_writer),
+    ]
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const DEADLOCK: u16 = 1213;
+const BYTES_MAX: i64 = 64 << 10;
+const REPLAYED: &str = "Weir_transactions_replayed";
+const LOST: &str = "Weir_transactions_lost";
+
+/// Weir in front of all nodes, and a schema.
+struct Place<'e> {
+    env: &'e Env,
+    weir: Weir,
+    admin: Admin,
+    schema: String,
+}
+
+impl<'e> Place<'e> {
+    fn new(env: &'e Env, bytes_max: i64) -> Result<Self, Box<dyn Error>> {
+        let admin = env.free_address()?;
+        let row = [
+            ("hostgroup_id", hostgroup::WRITER.into()),
+            ("transaction_replay_max_bytes", bytes_max.into()),
+            ("deadlock_retries", 5.into()),
+        ];
+        let weir = env.weir(|config| {
+            config.admin(admin).variable("threads", 1);
+            config.push("weir_hostgroups", &row);
+        })?;
+        let place = Self { env, weir, admin: Admin::at(admin), schema: env.schema()? };
+        let mut session = place.session()?;
+        session.run("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL)")?;
+        session.run("CREATE TABLE child (t_id INT PRIMARY KEY, word VARCHAR(20))")?;
+        session.run("INSERT INTO t (v) VALUES (0), (0)")?;
+        Ok(place)
+    }
+
+    fn session(&self) -> Result<Session, Box<dyn Error>> {
+        Ok(Session::open(self.weir.addr(), &self.schema)?)
+    }
+
+    /// Ends the connections that sessions have to servers with the schema, by KILL at every node.
+    fn kill(&self) -> CaseResult {
+        let mut killed = 0;
+        for node in self.env.cluster()?.nodes() {
+            let sql = format!(
+                "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{}' AND USER = '{}'",
+                self.schema,
+                Account::APP.user
+            );
+            for id in node.root_query(&sql)?.concat() {
+                killed += 1;
+                // It may have ended by itself.
+                let _ = node.root_query(&format!("KILL {id}"));
+            }
+        }
+        ensure!(killed > 0, "no connection to kill");
+        Ok(())
+    }
+
+    fn count(&self, name: &str) -> Result<u64, Box<dyn Error>> {
+        let sql = format!("SELECT Variable_Value FROM stats_mysql_global WHERE Variable_Name = '{name}'");
+        Ok(self.admin.run(&sql)?.concat().parse()?)
+    }
+
+    /// What is at the writer.
+    fn rows(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
+        Ok(self.session()?.rows(&format!("{sql} FOR UPDATE"))?.concat())
+    }
+}
+
+/// Statements of all kinds before and behind the loss; the client sees what it would have seen.
+fn goes_on(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    for begin in ["BEGIN", "START TRANSACTION", "SET autocommit = 0"] {
+        let before: Vec<String> = place.rows("SELECT COUNT(*) FROM t")?;
+        let replayed = place.count(REPLAYED)?;
+        let mut client = place.session()?;
+        let insert = client.prepare("INSERT INTO child VALUES (?, ?)")?;
+        client.run(begin)?;
+        let id = client.query("INSERT INTO t (v) VALUES (7)")?.done()?.insert_id;
+        client.execute(&insert, &[i64::try_from(id)?.into(), "first".into()])?.done()?;
+        client.run("SET SESSION sql_mode = 'ANSI_QUOTES'")?;
+        ensure!(client.value(&format!("SELECT v FROM t WHERE id = {id} FOR UPDATE"))? == "7", "not there");
+        client.run("SAVEPOINT s")?;
+        client.run("DELETE FROM child")?;
+        client.run("ROLLBACK TO s")?;
+        ensure!(client.query("INSERT INTO child VALUES (NULL, NULL)")?.error().is_some(), "no key");
+        place.kill()?;
+        client.run(&format!("UPDATE t SET v = v + 1 WHERE id = {id}"))?;
+        place.kill()?;
+        place.kill().ok();
+        ensure!(client.value("SELECT \"v\" FROM \"t\" WHERE \"id\" = LAST_INSERT_ID()")? == "8", "{begin}");
+        place.kill()?;
+        client.run("COMMIT")?;
+        let row = place.rows(&format!("SELECT v, word FROM t JOIN child ON t_id = id WHERE id = {id}"))?;
+        ensure!(row == ["8", "first"], "{begin}: {row:?}");
+        let after: Vec<String> = place.rows("SELECT COUNT(*) FROM t")?;
+        ensure!(
+            before.concat().parse::<u64>()? + 1 == after.concat().parse::<u64>()?,
+            "{before:?} {after:?}"
+        );
+        ensure!(
+            place.count(REPLAYED)? == replayed + 3 && place.count(LOST)? == 0,
+            "{begin}: counted otherwise"
+        );
+    }
+    Ok(())
+}
+
+/// What the client has read is not true any more: it begins again, with the same session.
+fn differs(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let mut client = place.session()?;
+    client.run("BEGIN")?;
+    client.run("INSERT INTO child VALUES (1, 'mine')")?;
+    ensure!(client.value("SELECT v FROM t WHERE id = (SELECT MIN(id) FROM t)")? == "0", "another value");
+    place.kill()?;
+    place.session()?.run("UPDATE t SET v = 5")?;
+    let told = client.query("UPDATE t SET v = v + 1")?.error();
+    ensure!(told == Some(DEADLOCK), "{told:?}");
+    ensure!(client.value("SELECT COUNT(*) FROM child")? == "0", "a part of it is there");
+    ensure!(place.count(LOST)? == 1 && place.count(REPLAYED)? == 0, "counted otherwise");
+    client.run("BEGIN")?;
+    client.run("INSERT INTO child VALUES (1, 'mine')")?;
+    client.run("COMMIT")?;
+    ensure!(place.rows("SELECT COUNT(*) FROM child")? == ["1"], "the next one is not there");
+    Ok(())
+}
+
+fn never(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let mut setup = place.session()?;
+    setup.run("CREATE TABLE plain (id INT) ENGINE = MyISAM")?;
+    setup.run("CREATE TABLE triggers (id INT)")?;
+    setup.run(
+        "CREATE TRIGGER log_it AFTER INSERT ON triggers FOR EACH ROW INSERT INTO plain VALUES (NEW.id)",
+    )?;
+    setup.run("CREATE PROCEDURE p() INSERT INTO t (v) VALUES (1)")?;
+    for (statement, why) in [
+        ("INSERT INTO plain VALUES (1)", "a table without transactions"),
+        ("INSERT INTO triggers VALUES (1)", "a table without transactions"),
+        ("INSERT INTO t (v) VALUES (1), (2)", "several AUTO_INCREMENT values"),
+    ] {
+        let mut client = place.session()?;
+        client.run("BEGIN")?;
+        client.run("UPDATE t SET v = v + 1")?;
+        client.run(statement)?;
+        place.kill()?;
+        let told = error_of(&client.query("UPDATE t SET v = v + 1")?);
+        let is_told = told.as_ref().is_some_and(|told| told.0 == DEADLOCK && told.2.contains(why));
+        ensure!(is_told, "{statement}: {told:?}");
+        client.run("DO 1")?;
+    }
+    ensure!(place.count(REPLAYED)? == 0, "one was run again");
+    ensure!(place.rows("SELECT COUNT(*) FROM plain")? == ["2"], "a row of it is there twice");
+    ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "a part of one is there");
+    // What it had besides the transaction is gone: it ends.
+    let mut client = place.session()?;
+    client.run("BEGIN")?;
+    client.run("CALL p()")?;
+    place.kill()?;
+    let told = client.query("UPDATE t SET v = v + 1");
+    ensure!(told.is_err() || told.is_ok_and(|answer| answer.error() == Some(1053)), "it went on");
+    Ok(())
+}
+
+fn switched_off(env: &Env) -> CaseResult {
+    let place = Place::new(env, 0)?;
+    let mut client = place.session()?;
+    client.run("BEGIN")?;
+    client.run("INSERT INTO child VALUES (1, 'mine')")?;
+    place.kill()?;
+    let told = client.query("INSERT INTO child VALUES (2, 'mine')")?.error();
+    ensure!(told == Some(1053), "{told:?}");
+    ensure!(place.rows("SELECT COUNT(*) FROM child")? == ["0"], "a part of it is there");
+    Ok(())
+}
+
+fn rolls_back(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let mut client = place.session()?;
+    client.run("BEGIN")?;
+    client.run("INSERT INTO child VALUES (1, 'mine')")?;
+    place.kill()?;
+    client.run("ROLLBACK")?;
+    ensure!(client.value("SELECT COUNT(*) FROM child")? == "0", "it is there");
+    ensure!(place.count(REPLAYED)? == 0, "it was run again");
+    Ok(())
+}
+
+/// Clients that add to the same row, and have read nothing that another changes: each addition counts once, and nobody is
+/// told of the deadlocks between them.
+fn meets(env: &Env) -> CaseResult {
+    const EACH: usize = 40;
+    let place = Place::new(env, BYTES_MAX)?;
+    place.session()?.run("INSERT INTO child VALUES (1, '0'), (2, '0')")?;
+    let told = AtomicUsize::new(0);
+    thread::scope(|scope| -> CaseResult {
+        let mut clients = Vec::new();
+        for order in [[1, 2], [2, 1]] {
+            let mut client = place.session()?;
+            let told = &told;
+            clients.push(scope.spawn(move || -> Result<usize, String> {
+                let mut done = 0;
+                for _ in 0..EACH {
+                    let mut run = |sql: &str| client.query(sql).map_err(|error| error.to_string());
+                    run("BEGIN")?;
+                    let adds = order.map(|id| format!("UPDATE child SET word = word + 1 WHERE t_id = {id}"));
+                    let failed =
+                        [adds[0].as_str(), &adds[1], "COMMIT"].iter().try_fold(None, |failed, sql| {
+                            Ok::<_, String>(if failed.is_some() { failed } else { run(sql)?.error() })
+                        })?;
+                    match failed {
+                        None => done += 1,
+                        Some(DEADLOCK) => {
+                            told.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Some(code) => return Err(format!("error {code}")),
+                    }
+                }
+                Ok(done)
+            }));
+        }
+        let mut done = 0;
+        for client in clients {
+            done += client.join().map_err(|_| "a client has panicked")??;
+        }
+        let words = place.rows("SELECT word FROM child ORDER BY t_id")?;
+        ensure!(words == [done.to_string(), done.to_string()], "{words:?} of {done}");
+        ensure!(
+            place.count(REPLAYED)? > 0,
+            "they have never met: {} were told",
+            told.load(Ordering::Relaxed)
+        );
+        Ok(())
+    })
+}
+
+/// Clients with transactions of several statements, while their writer dies and comes back.
+fn killed_writer(env: &Env) -> CaseResult {
+    const CLIENTS: usize = 8;
+    let place = Place::new(env, BYTES_MAX)?;
+    let node_of = |addr: &str| -> Result<usize, Box<dyn Error>> {
+        let nodes = env.cluster()?.nodes();
+        let at =
+            nodes.iter().position(|node| node.addr() == addr.parse::<SocketAddrV4>().unwrap_or(node.addr()));
+        Ok(at.ok_or("no such node")? + 1)
+    };
+    let stop = AtomicBool::new(false);
+    let kills = 3;
+    thread::scope(|scope| -> CaseResult {
+        let mut clients = Vec::new();
+        for number in 0..CLIENTS {
+            let mut client = place.session()?;
+            let (stop, place) = (&stop, &place);
+            clients.push(scope.spawn(move || -> Result<(Vec<String>, usize, Vec<String>), String> {
+                let (mut kept, mut unknown, mut told) = (Vec::new(), 0, Vec::new());
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    round += 1;
+                    let word = format!("{number}-{round}");
+                    match one_transaction(&mut client, &word) {
+                        Ok(()) => kept.push(word),
+                        // Only a COMMIT that is on its way when its server dies.
+                        Err(Failed::Unknown) => {
+                            unknown += 1;
+                            client = place.session().map_err(|error| error.to_string())?;
+                        }
+                        Err(Failed::RolledBack(why)) => told.push(why),
+                        Err(Failed::Else(why)) => return Err(format!("{word}: {why}")),
+                    }
+                }
+                Ok((kept, unknown, told))
+            }));
+        }
+        let made = (|| -> CaseResult {
+            for _ in 0..kills {
+                let writer = crate::switchover::writer(&place.weir)?;
+                let node = node_of(&writer)?;
+                thread::sleep(Duration::from_secs(1));
+                env.cluster()?.node(node).kill()?;
+                eventually("another one writes", PATIENCE, || {
+                    Ok(crate::switchover::writer(&place.weir).is_ok_and(|next| next != writer))
+                })?;
+                env.cluster()?.start_node(node)?;
+                thread::sleep(Duration::from_secs(1));
+            }
+            Ok(())
+        })();
+        stop.store(true, Ordering::Relaxed);
+        let (mut kept, mut unknown, mut told) = (Vec::new(), 0, Vec::new());
+        for client in clients {
+            let (words, lost, rolled_back) = client.join().map_err(|_| "a client has panicked")??;
+            kept.extend(words);
+            unknown += lost;
+            told.extend(rolled_back);
+        }
+        made?;
+        let there = place.rows("SELECT word FROM child")?;
+        let missing: Vec<&String> = kept.iter().filter(|word| !there.contains(word)).collect();
+        ensure!(missing.is_empty(), "acknowledged, and not there: {missing:?}");
+        ensure!(unknown + told.len() <= CLIENTS * kills, "{unknown} unknown, rolled back: {told:?}");
+        ensure!(there.len() <= kept.len() + unknown, "{} rows of {}", there.len(), kept.len());
+        ensure!(place.count(REPLAYED)? > 0, "none was run again; rolled back: {told:?}");
+        Ok(())
+    })
+}
+
+enum Failed {
+    Unknown,
+    /// The next writer may have given the row's number to another one before the transaction ran again there.
+    RolledBack(String),
+    Else(String),
+}
+
+/// Three statements that depend on each other, with a pause in which anything may happen.
+fn one_transaction(client: &mut Session, word: &str) -> Result<(), Failed> {
+    let run = |client: &mut Session, sql: &str| -> Result<u64, Failed> {
+        let answer = client.query(sql).map_err(|error| Failed::Else(error.to_string()))?;
+        match error_of(&answer) {
+            Some((_, sqlstate, _)) if sqlstate == "08007" => Err(Failed::Unknown),
+            Some((DEADLOCK, _, why)) => Err(Failed::RolledBack(why)),
+            Some(told) => Err(Failed::Else(format!("{sql}: {told:?}"))),
+            None => answer.done().map(|done| done.insert_id).map_err(Failed::Else),
+        }
+    };
+    run(client, "BEGIN")?;
+    let id = run(client, "INSERT INTO t (v) VALUES (1)")?;
+    thread::sleep(Duration::from_millis(15));
+    run(client, &format!("INSERT INTO child VALUES ({id}, '{word}')"))?;
+    run(client, &format!("UPDATE t SET v = v + 1 WHERE id = {id}"))?;
+    run(client, "COMMIT")?;
+    Ok(())
+}
