@@ -86,7 +86,9 @@ fn large_result(server: std::net::SocketAddrV4) -> Result<(), String> {
 
 pub(super) fn order(weir: &RunningWeir, arguments: &[&str]) -> Result<(), Error> {
     let told = weir.tell(arguments)?;
-    match told.succeeded {
+    // A drain names the Weir of an earlier scenario, which was killed, as one that may have sessions there.
+    let is_free = arguments[0] == "drain" && told.text.contains("nothing runs there any more");
+    match told.succeeded || is_free {
         true => Ok(()),
         false => Err(Error::Answer { what: format!("weir {}", arguments.join(" ")), answer: told.text }),
     }

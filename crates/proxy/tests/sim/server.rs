@@ -432,7 +432,9 @@ impl Conn {
         is.charset = self.variable("character_set_connection").into();
         is.collation = self.variable("collation_connection").into();
         is.is_autocommit = self.variable("autocommit") != "OFF";
-        is.in_transaction = session.in_transaction;
+        // A statement that is taken back to a savepoint, to run with another number, has begun the transaction already.
+        is.in_transaction =
+            if session.forced_id == 0 { session.in_transaction } else { token.claims.in_transaction };
         is.user_variable = session.user_variable.clone();
         if token.wishes.leaves && !session.in_transaction && !cluster.nodes[self.node].may_write {
             is.in_transaction = token.claims.in_transaction; // it is open elsewhere

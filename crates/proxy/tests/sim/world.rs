@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use weir_config::MysqlVariables;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::snapshot::{Hostgroup, Server, StrictRead};
+use weir_proxy::snapshot::{Hostgroup, Server};
 use weir_proxy::worker::Worker;
 
 use crate::client::Client;
@@ -501,7 +501,6 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
         group.is_replicated = true;
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
         (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
-        group.strict = StrictRead::WsrepSyncWait;
     }
     groups
 }
