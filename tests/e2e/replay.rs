@@ -188,6 +188,16 @@ fn never(env: &Env) -> CaseResult {
     ensure!(place.count(REPLAYED)? == 0, "one was run again");
     ensure!(place.rows("SELECT COUNT(*) FROM plain")? == ["2"], "a row of it is there twice");
     ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "a part of one is there");
+    // What would commit it is none of those that were meant to.
+    for next in ["BEGIN", "CREATE TABLE other (id INT)", "SET TRANSACTION READ ONLY", "CALL p()"] {
+        let mut client = place.session()?;
+        client.run("BEGIN")?;
+        client.run("UPDATE t SET v = v + 1")?;
+        place.kill()?;
+        let told = error_of(&client.query(next)?);
+        ensure!(told.as_ref().is_some_and(|told| told.0 == DEADLOCK), "{next}: {told:?}");
+    }
+    ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "one was committed");
     // What it had besides the transaction is gone: it ends.
     let mut client = place.session()?;
     client.run("BEGIN")?;
