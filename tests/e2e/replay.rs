@@ -198,6 +198,21 @@ fn never(env: &Env) -> CaseResult {
         ensure!(told.as_ref().is_some_and(|told| told.0 == DEADLOCK), "{next}: {told:?}");
     }
     ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "one was committed");
+    // Who starts afresh has given it up.
+    for afresh in ["COM_RESET_CONNECTION", "COM_CHANGE_USER"] {
+        let mut client = place.session()?;
+        client.run("BEGIN")?;
+        client.run("UPDATE t SET v = v + 1")?;
+        place.kill()?;
+        let answer = match afresh {
+            "COM_CHANGE_USER" => client.change_user(Account::APP, &place.schema)?,
+            _ => client.reset()?,
+        };
+        answer.done().map_err(|error| format!("{afresh}: {error}"))?;
+        client.run("BEGIN")?;
+        client.run("COMMIT")?;
+    }
+    ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "what was given up was committed");
     // What it had besides the transaction is gone: it ends.
     let mut client = place.session()?;
     client.run("BEGIN")?;
