@@ -12,6 +12,7 @@ use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
+use crate::switchover;
 
 /// The number, the SQLSTATE and the text of an error.
 fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("replay::without_a_log_the_session_is_told_and_ends", switched_off),
         Case::parallel("replay::a_rollback_needs_no_server", rolls_back),
         Case::parallel("replay::a_transaction_that_meets_another_runs_again", meets),
+        Case::serial("replay::a_switchover_by_force_takes_transactions_along", forced),
         Case::serial("replay::transactions_outlive_a_killed_writer", killed_writer),
     ]
 }
@@ -295,6 +297,24 @@ fn meets(env: &Env) -> CaseResult {
     })
 }
 
+/// A session that stays in its transaction is not closed: its transaction goes on at the next writer.
+fn forced(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let before = switchover::writer(&place.weir)?;
+    let mut client = place.session()?;
+    client.run("BEGIN")?;
+    client.run("INSERT INTO child VALUES (1, 'mine')")?;
+    let hostgroup = hostgroup::WRITER.to_string();
+    let order = ["switchover", &hostgroup, "--force", "--grace-ms", "100"];
+    eventually("the role moves", PATIENCE, || Ok(switchover::run(&place.weir, &order)?.status.success()))?;
+    ensure!(switchover::writer(&place.weir)? != before, "the role is where it was");
+    client.run("UPDATE child SET word = 'still mine'")?;
+    client.run("COMMIT")?;
+    ensure!(place.rows("SELECT word FROM child")? == ["still mine"], "it is not there, or twice");
+    ensure!(place.count(REPLAYED)? == 1, "counted otherwise");
+    Ok(())
+}
+
 /// Clients with transactions of several statements, while their writer dies and comes back.
 fn killed_writer(env: &Env) -> CaseResult {
     const CLIENTS: usize = 8;
@@ -334,12 +354,12 @@ fn killed_writer(env: &Env) -> CaseResult {
         }
         let made = (|| -> CaseResult {
             for _ in 0..kills {
-                let writer = crate::switchover::writer(&place.weir)?;
+                let writer = switchover::writer(&place.weir)?;
                 let node = node_of(&writer)?;
                 thread::sleep(Duration::from_secs(1));
                 env.cluster()?.node(node).kill()?;
                 eventually("another one writes", PATIENCE, || {
-                    Ok(crate::switchover::writer(&place.weir).is_ok_and(|next| next != writer))
+                    Ok(switchover::writer(&place.weir).is_ok_and(|next| next != writer))
                 })?;
                 env.cluster()?.start_node(node)?;
                 thread::sleep(Duration::from_secs(1));

@@ -144,7 +144,7 @@ impl Pools {
 
 fn message_of(obstacle: Obstacle) -> String {
     format!(
-        "The server of the transaction was lost, and it can't be run again on another one ({}): it is rolled back; try \
+        "The transaction was lost, with its server or by a deadlock, and can't be run again ({}): it is rolled back; try \
          restarting transaction",
         obstacle.words()
     )
@@ -185,7 +185,9 @@ impl Work<'_> {
     /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
     /// would commit that transaction is none of those that were meant to.
     pub(crate) fn begins_behind_replay(&mut self) -> bool {
-        if let Some(lease) = self.session.lease() {
+        let is_begun =
+            self.session.transaction.log.as_ref().is_some_and(|log| log.replay != Some(Replay::default()));
+        if let Some(lease) = self.session.lease().filter(|_| is_begun) {
             // A part of it has run again there.
             self.discard_lease(lease);
             self.session.begin_replay();
