@@ -414,7 +414,7 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
         let is_offline = |place: &&Place| place.hostgroup == home && place.role == Role::Offline;
         let offline = roles.places.iter().filter(is_offline);
         let reasons: Vec<String> =
-            offline.map(|place| format!("{} is {}", place.endpoint, place.reason)).collect();
+            offline.map(|place| format!("{}: {}", place.endpoint, place.reason)).collect();
         if let Some(id) = cluster.offline_hostgroup {
             // It exists, whether a server is in it now or not.
             hostgroups.entry(id).or_default();
