@@ -13,6 +13,7 @@ mod admin;
 mod auto_failover;
 mod cli;
 mod commands;
+mod commit_outcome;
 mod completion;
 mod consistency_variables;
 mod deadlocks;
@@ -90,6 +91,7 @@ fn cases() -> Vec<Case> {
         auto_failover::trials(),
         cli::trials(),
         commands::trials(),
+        commit_outcome::trials(),
         completion::trials(),
         consistency_variables::trials(),
         deadlocks::trials(),

@@ -12,10 +12,10 @@ use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
-use crate::switchover;
+use crate::{commit_outcome, switchover};
 
 /// The number, the SQLSTATE and the text of an error.
-fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
+pub(crate) fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
     match answer.results.last() {
         Some(Outcome::Err { code, sqlstate, message }) => Some((*code, sqlstate.clone(), message.clone())),
         _ => None,
@@ -32,7 +32,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("replay::a_rollback_needs_no_server", rolls_back),
         Case::parallel("replay::a_transaction_that_meets_another_runs_again", meets),
         Case::serial("replay::a_switchover_by_force_takes_transactions_along", forced),
-        Case::serial("replay::transactions_outlive_a_killed_writer", killed_writer),
+        Case::serial("replay::transactions_outlive_a_killed_writer", |env| killed_writer(env, false)),
     ]
 }
 
@@ -43,20 +43,26 @@ const REPLAYED: &str = "Weir_transactions_replayed";
 const LOST: &str = "Weir_transactions_lost";
 
 /// Weir in front of all nodes, and a schema.
-struct Place<'e> {
+pub(crate) struct Place<'e> {
     env: &'e Env,
-    weir: Weir,
+    pub(crate) weir: Weir,
     admin: Admin,
     schema: String,
 }
 
 impl<'e> Place<'e> {
     fn new(env: &'e Env, bytes_max: i64) -> Result<Self, Box<dyn Error>> {
+        Self::with(env, bytes_max, "off")
+    }
+
+    /// The same with a way to know how a COMMIT has ended.
+    pub(crate) fn with(env: &'e Env, bytes_max: i64, outcome: &str) -> Result<Self, Box<dyn Error>> {
         let admin = env.free_address()?;
         let row = [
             ("hostgroup_id", hostgroup::WRITER.into()),
             ("transaction_replay_max_bytes", bytes_max.into()),
             ("deadlock_retries", 5.into()),
+            ("commit_outcome", outcome.into()),
         ];
         let weir = env.weir(|config| {
             config.admin(admin).variable("threads", 1);
@@ -93,7 +99,7 @@ impl<'e> Place<'e> {
         Ok(())
     }
 
-    fn count(&self, name: &str) -> Result<u64, Box<dyn Error>> {
+    pub(crate) fn count(&self, name: &str) -> Result<u64, Box<dyn Error>> {
         let sql = format!("SELECT Variable_Value FROM stats_mysql_global WHERE Variable_Name = '{name}'");
         Ok(self.admin.run(&sql)?.concat().parse()?)
     }
@@ -316,9 +322,13 @@ fn forced(env: &Env) -> CaseResult {
 }
 
 /// Clients with transactions of several statements, while their writer dies and comes back.
-fn killed_writer(env: &Env) -> CaseResult {
+pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
     const CLIENTS: usize = 8;
-    let place = Place::new(env, BYTES_MAX)?;
+    if is_marked {
+        env.cluster()?.node(1).root_query(commit_outcome::TABLE)?;
+        env.wait_applied()?;
+    }
+    let place = Place::with(env, BYTES_MAX, if is_marked { "marker" } else { "off" })?;
     let node_of = |addr: &str| -> Result<usize, Box<dyn Error>> {
         let nodes = env.cluster()?.nodes();
         let at =
@@ -380,6 +390,11 @@ fn killed_writer(env: &Env) -> CaseResult {
         ensure!(missing.is_empty(), "acknowledged, and not there: {missing:?}");
         ensure!(unknown + told.len() <= CLIENTS * kills, "{unknown} unknown, rolled back: {told:?}");
         ensure!(there.len() <= kept.len() + unknown, "{} rows of {}", there.len(), kept.len());
+        ensure!(!is_marked || unknown == 0, "of {unknown} COMMITs nobody knows");
+        ensure!(
+            !is_marked || place.count("Weir_outcome_markers_refused")? == 0,
+            "a row could not be written"
+        );
         ensure!(place.count(REPLAYED)? > 0, "none was run again; rolled back: {told:?}");
         Ok(())
     })

@@ -157,7 +157,11 @@ fn beyond_the_grace(env: &Env) -> CaseResult {
 fn cutting(env: &Env, n2_writes: bool, after_bytes: usize) -> Result<(Weir, Forwarder), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let way = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
-    let forwarder = Forwarder::start_with_cut(way, cluster.node(2).addr(), Cut { mark: MARK, after_bytes })?;
+    let forwarder = Forwarder::start_with_cut(
+        way,
+        cluster.node(2).addr(),
+        Cut { mark: MARK, after_bytes: Some(after_bytes) },
+    )?;
     let mut config = WeirConfig::for_servers(&[], env.free_address()?);
     for (address, writes) in
         [(cluster.node(1).addr(), !n2_writes), (way, n2_writes), (cluster.node(3).addr(), false)]

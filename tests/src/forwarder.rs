@@ -18,8 +18,8 @@ pub struct Forwarder {
 pub struct Cut {
     /// In one piece of what a client sends.
     pub mark: &'static [u8],
-    /// Bytes of the server that still pass.
-    pub after_bytes: usize,
+    /// Bytes of the server that still pass; none: not even what the client has sent does.
+    pub after_bytes: Option<usize>,
 }
 
 #[derive(Default)]
@@ -132,6 +132,10 @@ fn ask(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_marked: &Atom
             && bytes.windows(mark.len()).any(|window| window == mark)
         {
             is_marked.store(true, Ordering::Relaxed);
+            if shared.cut.is_some_and(|cut| cut.after_bytes.is_none()) {
+                shared.cuts.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
         }
         if !shared.passes() || to.write_all(bytes).is_err() {
             break;
@@ -143,7 +147,7 @@ fn ask(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_marked: &Atom
 
 fn answer(mut from: TcpStream, mut to: TcpStream, delay: Duration, shared: &Shared, is_marked: &AtomicBool) {
     let mut buffer = [0; 16 << 10];
-    let mut left = shared.cut.map_or(usize::MAX, |cut| cut.after_bytes);
+    let mut left = shared.cut.and_then(|cut| cut.after_bytes).unwrap_or(usize::MAX);
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         thread::sleep(delay);
         let is_counted = is_marked.load(Ordering::Relaxed);

@@ -173,6 +173,8 @@ pub struct Hostgroup {
     pub deadlock_retries: u32,
     /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
     pub transaction_replay_max_bytes: u32,
+    /// Transactions that write have a row of their own in `weir.outcomes`, which says whether they were committed.
+    pub marks_commits: bool,
     /// What makes a server wait by itself until it has everything.
     pub strict: StrictRead,
     /// In which time a member that was away comes back to its full share.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_config::{
-    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password, Secret,
-    TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
+    CONSISTENCY_TIMEOUT_MS, CommitOutcome, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password,
+    Secret, TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
 };
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
@@ -188,6 +188,8 @@ impl Snapshots {
             hostgroup.deadlock_retries = of_writers.map_or(DEADLOCK_RETRIES, |row| row.deadlock_retries);
             hostgroup.transaction_replay_max_bytes =
                 of_writers.map_or(TRANSACTION_REPLAY_MAX_BYTES, |row| row.transaction_replay_max_bytes);
+            hostgroup.marks_commits =
+                of_writers.is_some_and(|row| row.commit_outcome == CommitOutcome::Marker);
             let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
             hostgroup.slow_start = care.slow_start;
             hostgroup.retry_buffer_bytes = if cluster.is_some() { care.retry_buffer_bytes } else { 0 };

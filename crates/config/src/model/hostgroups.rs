@@ -50,6 +50,8 @@ pub struct WeirHostgroup {
     pub deadlock_retries: u32,
     /// How long the log of a transaction may become, in bytes, that runs again where its server is lost; 0: none is kept.
     pub transaction_replay_max_bytes: u32,
+    /// How the end of a COMMIT is found out whose answer is lost with its server.
+    pub commit_outcome: CommitOutcome,
     /// For humans.
     pub comment: String,
 }
@@ -74,6 +76,16 @@ pub enum ReadPreference {
     Spread,
     /// Wherever its answer is expected first.
     Fastest,
+}
+
+/// How the end of a COMMIT is found out whose answer is lost with its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CommitOutcome {
+    /// Not at all: its client is told that nobody knows.
+    #[default]
+    Off,
+    /// The transaction has a row of `weir.outcomes`, for which the next writer is asked.
+    Marker,
 }
 
 /// `init_connect`, of a hostgroup or for all.

@@ -3,7 +3,9 @@
 use crate::field::fields::{Fields, Row};
 use weir_routing::Consistency;
 
-use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
+use crate::model::hostgroups::{
+    Balancing, CommitOutcome, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect,
+};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::COMMENT_CHARS_MAX;
@@ -56,6 +58,8 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let consistency_timeout_ms = f.number("consistency_timeout_ms");
     let deadlock_retries = f.number("deadlock_retries");
     let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
+    let commit_outcome =
+        word(&mut f, "commit_outcome", &[("off", CommitOutcome::Off), ("marker", CommitOutcome::Marker)]);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {
@@ -66,6 +70,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         consistency_timeout_ms,
         deadlock_retries,
         transaction_replay_max_bytes,
+        commit_outcome,
         comment,
     })
 }

@@ -153,6 +153,7 @@ const WEIR_HOSTGROUPS: &[Column] = &[
     between("consistency_timeout_ms", 1, WAIT_MS_MAX, CONSISTENCY_TIMEOUT_MS as i64, "of a writer hostgroup: how long a read waits for a reader to be fresh enough; then the writer gets it"),
     between("deadlock_retries", 0, 10, DEADLOCK_RETRIES as i64, "how often a statement with autocommit is run again that its server has undone for a deadlock, or for a write of another Galera node (error 1213). [Deadlocks](deadlocks.md)"),
     between("transaction_replay_max_bytes", 0, 16 << 20, TRANSACTION_REPLAY_MAX_BYTES as i64, "how long the log of an open transaction may become, in bytes, by which it runs again on another server when its own is lost, such as 262144; 0: none is kept, and it does not. [Replay](replay.md)"),
+    sql("commit_outcome", "VARCHAR NOT NULL DEFAULT 'off'", "how the end of a COMMIT is found out whose answer is lost with its server: not at all (`off`: error 08007), or by a row of the transaction's own in weir.outcomes (`marker`). [Replay](replay.md)"),
     text("comment", "for you"),
 ];
 

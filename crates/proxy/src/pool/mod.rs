@@ -9,6 +9,7 @@ pub(crate) mod gtids;
 pub(crate) mod identity;
 pub(crate) mod kill;
 pub(crate) mod login;
+pub(crate) mod outcome_rows;
 pub(crate) mod own_statements;
 pub(crate) mod pools;
 pub(crate) mod recycle;

@@ -14,6 +14,7 @@ use crate::plan::requirements::GroupFacts;
 use crate::pool::balance::{GroupMember, Latency};
 use crate::pool::freshness::{AwaitingChecks, LoadAverage};
 use crate::pool::identity::Identities;
+use crate::pool::outcome_rows::OutcomeRows;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::random::Dice;
@@ -49,6 +50,7 @@ pub(crate) struct Pools {
     /// Logs of transactions that are over, for the next ones.
     #[expect(clippy::vec_box, reason = "sessions get them in their boxes, so that none is made")]
     pub spare_logs: Vec<Box<TransactionLog>>,
+    pub outcomes: OutcomeRows,
 }
 
 impl Pools {
@@ -68,6 +70,7 @@ impl Pools {
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
             spare_logs: Vec::new(),
+            outcomes: OutcomeRows::default(),
             buffers_results: false,
         }
     }
@@ -139,6 +142,8 @@ pub(crate) struct Group {
     pub(crate) deadlock_retries: u32,
     /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
     pub(crate) transaction_replay_max_bytes: u32,
+    /// Transactions that write have a row of their own in `weir.outcomes`, which says whether they were committed.
+    pub(crate) marks_commits: bool,
     /// What makes a server wait by itself until it has everything.
     pub(crate) strict: StrictRead,
     /// In which way its reads were fresh enough.

@@ -22,6 +22,8 @@ pub(crate) enum AfterLoss {
     IsReset,
     /// Its transaction is run again elsewhere, and its statement behind that.
     Replay,
+    /// Another server is asked whether its COMMIT was carried out.
+    AskForOutcome,
     /// Its transaction is rolled back, which its client is told with its statement, and nothing else is lost.
     LoseTransaction,
     /// The same with its next statement.
@@ -50,6 +52,12 @@ impl Session {
         let is_free = self.pins.is_empty() || self.can_replay(ctx);
         let execution = &self.execution;
         match self.phase {
+            Phase::Running if self.can_ask_for_outcome() => {
+                let is_in_time =
+                    execution.tries.attempts <= ctx.snapshot.variables.connect_retries_on_failure;
+                if is_in_time { AfterLoss::AskForOutcome } else { AfterLoss::FailStatement }
+            }
+            Phase::Held | Phase::Waiting(_) if self.awaits_outcome() => AfterLoss::Wait,
             Phase::Running if self.pins.is_empty() && self.may_retry(ctx, lost) => AfterLoss::RunAgain,
             Phase::Running if self.can_replay(ctx) && self.may_run_behind_replay(ctx, lost) => {
                 AfterLoss::Replay

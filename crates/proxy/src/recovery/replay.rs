@@ -9,10 +9,13 @@ use crate::plan::execution_plan::CommandKind;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
 use crate::session::text::has_word;
-use crate::session::transaction_log::{LoggedExecution, Obstacle, Replay};
+use crate::session::transaction_log::{Inquiry, LoggedExecution, Obstacle, Replay};
 
 /// In the state that a server tells of a transaction: it has written to a table without transactions.
 const WROTE_WITHOUT_TRANSACTION: usize = 3;
+
+/// And: it has changed rows that are undone with it.
+const WROTE: usize = 4;
 
 /// What comes back with a transaction: its savepoints, and what code may have changed before a statement failed.
 pub(crate) const REPEATED: Pins = Pins::SAVEPOINT.union(Pins::UNKNOWN_AFTER_ERROR);
@@ -71,11 +74,11 @@ impl Session {
 
     /// The server tells what its transaction has done.
     pub(crate) fn note_transaction_state(&mut self, text: &[u8]) {
-        if text.get(WROTE_WITHOUT_TRANSACTION) == Some(&b'w')
-            && let Some(log) = &mut self.transaction.log
-        {
+        let Some(log) = &mut self.transaction.log else { return };
+        if text.get(WROTE_WITHOUT_TRANSACTION) == Some(&b'w') {
             log.block(Obstacle::NonTransactionalTable);
         }
+        log.has_written |= text.get(WROTE) == Some(&b'W');
     }
 
     /// Whether its transaction is all that it loses with its connection.
@@ -118,9 +121,43 @@ impl Session {
         if let Some(log) = &mut self.transaction.log
             && self.pins.pins().contains(Pins::TRANSACTION)
         {
-            (log.replay, log.attempts) = (Some(Replay::default()), log.attempts.saturating_add(1));
+            let inquiry = match log.replay {
+                Some(Replay { inquiry: Inquiry::None, .. }) | None => Inquiry::None,
+                // What another server has answered is not known to hold.
+                Some(_) => Inquiry::Bar,
+            };
+            if inquiry == Inquiry::None {
+                log.marker = None;
+            }
+            let replay = Replay { inquiry, ..Replay::default() };
+            (log.replay, log.attempts) = (Some(replay), log.attempts.saturating_add(1));
             self.go_where_transaction_was();
         }
+    }
+
+    /// Whether nobody knows whether its COMMIT has been carried out, and its transaction's row would tell.
+    pub(crate) fn can_ask_for_outcome(&self) -> bool {
+        let log = self.transaction.log.as_ref();
+        let is_sent = self.execution.tries.is_sent
+            && self.execution.plan.statement().kind == Kind::Commit
+            && !self.execution.reply.is_answering;
+        let is_marked = log.is_some_and(|log| log.marker.is_some());
+        self.awaits_outcome() || (is_sent && is_marked && self.pins.pins().contains(Pins::TRANSACTION))
+    }
+
+    /// Whether it is to be asked before anything else whether its transaction was committed. Until then nobody may say that it
+    /// was not.
+    pub(crate) fn awaits_outcome(&self) -> bool {
+        let replay = self.transaction.log.as_ref().and_then(|log| log.replay);
+        replay.is_some_and(|replay| replay.inquiry != Inquiry::None)
+    }
+
+    /// The server that has its COMMIT is gone.
+    pub(crate) fn begin_inquiry(&mut self) {
+        if let Some(log) = &mut self.transaction.log {
+            log.replay = Some(Replay { inquiry: Inquiry::Bar, ..Replay::default() });
+        }
+        self.begin_replay();
     }
 
     /// What runs behind its transaction runs where that was.

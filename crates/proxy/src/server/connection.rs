@@ -266,6 +266,10 @@ pub(crate) enum Expected {
     Relay(Relayed),
     /// A statement of the session's transaction, which runs again.
     Replay,
+    /// What a transaction writes of itself in front of its COMMIT: see `commit_outcome`.
+    Marker,
+    /// What a transaction has written of itself.
+    Outcome,
     /// The command was sent together with a Sync that failed: its reply is thrown away.
     Discard(Relayed),
     /// SET ROLE NONE, in front of a COM_CHANGE_USER: see `relogin`.
@@ -327,6 +331,8 @@ impl Expected {
             | Self::Carried
             | Self::Leave
             | Self::Replay
+            | Self::Marker
+            | Self::Outcome
             | Self::Tracks => true,
             Self::Discard(_)
             | Self::Setup
@@ -412,6 +418,7 @@ impl Replies {
                 expected,
                 Expected::Settle(_)
                     | Expected::Moving
+                    | Expected::Outcome
                     | Expected::Verify
                     | Expected::Tracks
                     | Expected::Defaults(_)

@@ -36,6 +36,14 @@ pub(crate) struct TransactionLog {
     pub attempts: u8,
     /// Where it was begun.
     pub hostgroup: u32,
+    /// It has changed rows that are undone with it.
+    pub has_written: bool,
+    /// The row of `weir.outcomes` that is its own until it is over.
+    pub outcome_slot: Option<u32>,
+    /// What it has written there.
+    pub marker: Option<u64>,
+    /// The server did not let it.
+    pub is_marker_refused: bool,
 }
 
 /// How far a transaction has been run again.
@@ -49,6 +57,26 @@ pub(crate) struct Replay {
     pub numbering: Numbering,
     /// The server has answered it with an error of the moment: it may succeed later, or elsewhere.
     pub is_rejected: bool,
+    /// What is to be known before anything runs again: whether it has been committed.
+    pub inquiry: Inquiry,
+    /// What its row of `weir.outcomes` holds, once that is read.
+    pub number: Option<u64>,
+}
+
+/// How far the question is whether a transaction was committed: see [`crate::statement::commit_outcome`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Inquiry {
+    /// There is none: it was not.
+    #[default]
+    None,
+    /// It is to be made sure that it can't be committed any more, if it is not.
+    Bar,
+    /// Its row is to be read.
+    Read,
+    /// What was done for that is to be committed.
+    Commit,
+    /// The answer holds.
+    Told,
 }
 
 /// How a statement comes to the AUTO_INCREMENT value that it gave first.
@@ -141,6 +169,8 @@ impl TransactionLog {
         self.bytes.shrink_to(BYTES_KEPT);
         self.statements.shrink_to(STATEMENTS_KEPT);
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
+        (self.has_written, self.outcome_slot, self.marker, self.is_marker_refused) =
+            (false, None, None, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -39,6 +39,10 @@ impl Work<'_> {
                 tracing::debug!(session = self.session.id, endpoint, "transaction is run again elsewhere");
                 self.run_again(lost);
             }
+            AfterLoss::AskForOutcome => {
+                self.session.begin_inquiry();
+                self.run_again(lost);
+            }
             AfterLoss::LoseTransaction => self.lose_transaction(None, self.session.why_lost()),
             AfterLoss::LoseTransactionNext => {
                 self.lose_transaction_next();

@@ -80,14 +80,8 @@ impl Work<'_> {
         if is_in_transaction && !self.session.can_replay(self.ctx) {
             return self.tell_of_deadlock(key);
         }
-        let session = &mut *self.session;
-        let execution = &mut session.execution;
+        let execution = &mut self.session.execution;
         execution.reply.deadlock = None;
-        execution.tries.is_sent = false;
-        execution.tries.repeats += 1;
-        let pause = PAUSE_NS << (execution.tries.repeats - 1).min(8);
-        execution.record.held_for_ns = self.ctx.random.jitter(pause);
-        self.ctx.statistics.totals.deadlocks_retried += 1;
         if let (CommandKind::Execute, Some(prepared)) = (execution.plan.kind(), &execution.text.prepared) {
             self.pools.connections[key].statements.forget_types(prepared);
         }
@@ -95,10 +89,26 @@ impl Work<'_> {
             // A row before the one that failed has set it, as at a server whose client runs the statement again.
             self.pools.connections.retain_insert_id(self.session);
         }
-        if is_in_transaction {
-            self.session.begin_replay();
-        }
+        self.repeat_after_pause();
+    }
+
+    /// The same, with its transaction.
+    pub(crate) fn repeat_after_pause(&mut self) {
+        let execution = &mut self.session.execution;
+        execution.tries.is_sent = false;
+        execution.tries.repeats += 1;
+        let pause = PAUSE_NS << (execution.tries.repeats - 1).min(8);
+        execution.record.held_for_ns = self.ctx.random.jitter(pause);
+        self.ctx.statistics.totals.deadlocks_retried += 1;
+        self.session.begin_replay();
         self.start();
+    }
+
+    /// Whether a transaction that its server has undone may run again.
+    pub(crate) fn may_repeat_transaction(&self) -> bool {
+        let group = self.pools.groups.get(&self.session.execution.hostgroup);
+        let repeats_max = group.map_or(0, |group| group.deadlock_retries);
+        self.session.can_replay(self.ctx) && u32::from(self.session.execution.tries.repeats) < repeats_max
     }
 
     /// The client gets the error.

@@ -4,6 +4,7 @@
 pub(crate) mod acquire;
 pub(crate) mod beginning;
 pub(crate) mod carried;
+pub(crate) mod commit_outcome;
 pub(crate) mod completion_type;
 pub(crate) mod connection_lost;
 pub(crate) mod counting;

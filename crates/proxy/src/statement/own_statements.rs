@@ -41,6 +41,13 @@ impl Work<'_> {
     /// The server refuses a statement of Weir's own, on the session's connection.
     pub(crate) fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_pinned = !self.session.pins.is_empty();
+        let front = self.pools.connections[key].replies.expected.front();
+        if matches!(front, Some(Expected::Marker)) {
+            return self.marker_refused(key, error, text);
+        }
+        if self.session.awaits_outcome() && matches!(front, Some(Expected::Sync(_) | Expected::Outcome)) {
+            return self.inquiry_refused(key, error, text);
+        }
         let is_refused_in_replay = self.session.is_to_replay()
             && matches!(
                 self.pools.connections[key].replies.expected.front(),
@@ -71,6 +78,7 @@ impl Work<'_> {
         match expected {
             Expected::Relay(_) => self.finish(key),
             Expected::Replay => self.replayed(key),
+            Expected::Outcome => self.outcome_read(key),
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Moving => self.moving_answered(key),
             Expected::Carried => self.carried_set(key),

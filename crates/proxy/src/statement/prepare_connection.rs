@@ -72,6 +72,9 @@ impl Work<'_> {
         if self.replay(key) || (replays && self.refuses_lost(key)) {
             return;
         }
+        if self.puts_marker(key) {
+            return;
+        }
         match self.preparation(key) {
             Preparation::None => {}
             Preparation::Here(prepared) => return self.prepare_here(key, prepared),

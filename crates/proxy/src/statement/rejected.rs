@@ -53,6 +53,11 @@ impl Work<'_> {
             Refusal::LeftCluster => "has left its cluster",
             Refusal::ReadOnly => "has become read_only",
             Refusal::HandsOver => "hands over its role",
+            Refusal::OutcomeUnknown if self.session.can_ask_for_outcome() => {
+                self.discard_lease(key);
+                self.session.begin_inquiry();
+                return self.look_elsewhere();
+            }
             Refusal::OutcomeUnknown => {
                 let what = "has left its cluster while that was to decide on the transaction: it may or may not have \
                             taken effect";

@@ -32,7 +32,7 @@ use crate::keys::ConnectionKey;
 use crate::plan::repetition::Repetition;
 use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected};
-use crate::server::errors::{is_handing_over, is_read_only, is_wsrep_refusal};
+use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_wsrep_refusal};
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
@@ -57,6 +57,11 @@ impl Pools {
         group.map_or(0, |group| group.transaction_replay_max_bytes as usize)
     }
 
+    /// Whether a log of the session's transaction is kept, which may be for its end alone.
+    fn keeps_log(&self, session: &Session) -> bool {
+        self.log_bytes_max(session) > 0 || self.marks_commits(session)
+    }
+
     /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
     pub(crate) fn begin_logging(&mut self, session: &mut Session) {
         let begins = session.execution.plan.repetition(true) == Repetition::Begins;
@@ -65,7 +70,7 @@ impl Pools {
             self.end_log(session);
         }
         if session.transaction.log.is_none() {
-            if (!begins && session.transaction.is_autocommit) || self.log_bytes_max(session) == 0 {
+            if (!begins && session.transaction.is_autocommit) || !self.keeps_log(session) {
                 return;
             }
             let mut log = self.spare_logs.pop().unwrap_or_default();
@@ -108,6 +113,8 @@ impl Pools {
         let may_write = session.execution.plan.may_write_rows();
         let asks_for_id = session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID);
         let Some(mut log) = session.transaction.log.take() else { return };
+        // A COMMIT that has failed writes another one.
+        log.marker = None;
         let is_based_elsewhere = match (&log.defaults, &defaults) {
             (Some(known), Some(now)) => !Rc::ptr_eq(known, now),
             _ => false,
@@ -157,6 +164,7 @@ impl Pools {
     /// A session's transaction is over, or lost.
     pub(crate) fn end_log(&mut self, session: &mut Session) {
         if let Some(mut log) = session.transaction.log.take() {
+            self.outcomes.free.extend(log.outcome_slot);
             log.clear();
             if self.spare_logs.len() < SPARE_LOGS_MAX {
                 self.spare_logs.push(log);
@@ -185,8 +193,8 @@ impl Work<'_> {
     /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
     /// would commit that transaction is none of those that were meant to.
     pub(crate) fn begins_behind_replay(&mut self) -> bool {
-        let is_begun =
-            self.session.transaction.log.as_ref().is_some_and(|log| log.replay != Some(Replay::default()));
+        let untouched = Some(Replay::default());
+        let is_begun = self.session.transaction.log.as_ref().is_some_and(|log| log.replay != untouched);
         if let Some(lease) = self.session.lease().filter(|_| is_begun) {
             // A part of it has run again there.
             self.discard_lease(lease);
@@ -206,7 +214,7 @@ impl Work<'_> {
         false
     }
 
-    fn discard_lease(&mut self, key: ConnectionKey) {
+    pub(crate) fn discard_lease(&mut self, key: ConnectionKey) {
         self.pools.connections[key].holder = None;
         self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
         self.hear();
@@ -217,6 +225,10 @@ impl Work<'_> {
     pub(crate) fn replay(&mut self, key: ConnectionKey) -> bool {
         if !self.session.is_to_replay() {
             return false;
+        }
+        if self.session.awaits_outcome() {
+            self.ask_for_outcome(key);
+            return true;
         }
         let Some(log) = &self.session.transaction.log else { return false };
         let Some(replay) = log.replay else { return false };
@@ -282,14 +294,14 @@ impl Work<'_> {
     }
 
     /// Sends a statement of Weir's own; its reply leads on.
-    fn put_in_front(&mut self, key: ConnectionKey, text: &str) -> bool {
+    pub(crate) fn put_in_front(&mut self, key: ConnectionKey, text: &str) -> bool {
         self.pools.connections[key].send_query(self.ctx, text.as_bytes());
         self.pools.connections[key].expect(self.ctx, Expected::Sync(None));
         true
     }
 
     /// The same once the connection is in this state.
-    fn replay_in(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
+    pub(crate) fn replay_in(&mut self, key: ConnectionKey, state: &Rc<State>) -> bool {
         let owed = self.pools.connections[key].replies.expected.len();
         if self.sync(key, state) && self.pools.connections[key].replies.expected.len() == owed {
             // It was in it, but for what a connection begins with.
@@ -298,7 +310,7 @@ impl Work<'_> {
         true
     }
 
-    fn note_replay(&mut self, change: impl FnOnce(&mut Replay)) {
+    pub(crate) fn note_replay(&mut self, change: impl FnOnce(&mut Replay)) {
         if let Some(replay) = self.session.transaction.log.as_mut().and_then(|log| log.replay.as_mut()) {
             change(replay);
         }
@@ -410,9 +422,7 @@ impl Work<'_> {
         self.pools.suspect(self.ctx, server);
         self.discard_lease(key);
         self.session.begin_replay();
-        self.session.execution.tries.attempts += 1;
-        self.session.phase = Phase::waiting(self.ctx.now);
-        self.acquire();
+        self.look_elsewhere();
     }
 
     /// A server does not prepare a statement that is to run again, or does not take the state in which it ran.
@@ -445,6 +455,9 @@ impl Work<'_> {
 
     /// The transaction can't be run again: its client is told. Certainly nothing of it was committed.
     pub(crate) fn lose_transaction(&mut self, key: Option<ConnectionKey>, obstacle: Obstacle) {
+        if self.session.awaits_outcome() {
+            return self.fail_session(OUTCOME_UNKNOWN, &message_of(obstacle));
+        }
         if let Some(key) = key {
             // What has been run again goes with its connection.
             self.discard_lease(key);

@@ -58,6 +58,12 @@ totals! {
     transactions_replayed,
     /// Transactions whose server was lost, and that could not be run again.
     transactions_lost,
+    /// Times that a server was asked whether a transaction had been committed.
+    outcomes_asked,
+    /// Times that it was.
+    outcomes_committed,
+    /// Times that a server did not let a transaction write its row of `weir.outcomes`.
+    outcome_markers_refused,
     /// COM_INIT_DB of clients.
     client_init_db,
     /// COM_STMT_PREPARE of clients.

@@ -49,6 +49,7 @@ impl Worker {
                 consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
                 deadlock_retries: hostgroup.deadlock_retries,
                 transaction_replay_max_bytes: hostgroup.transaction_replay_max_bytes,
+                marks_commits: hostgroup.marks_commits,
                 strict: hostgroup.strict,
                 reads_by: known.map(|group| group.reads_by.clone()).unwrap_or_default(),
                 keeps_connections: hostgroup.keeps_connections,

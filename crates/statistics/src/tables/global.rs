@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 41] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 44] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -52,6 +52,9 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 41] {
         ("Weir_deadlocks_told", totals.deadlocks_told),
         ("Weir_transactions_replayed", totals.transactions_replayed),
         ("Weir_transactions_lost", totals.transactions_lost),
+        ("Weir_outcomes_asked", totals.outcomes_asked),
+        ("Weir_outcomes_committed", totals.outcomes_committed),
+        ("Weir_outcome_markers_refused", totals.outcome_markers_refused),
         ("Queries_frontends_bytes_recv", totals.client_bytes_received),
         ("Queries_frontends_bytes_sent", totals.client_bytes_sent),
         ("Queries_backends_bytes_recv", totals.server_bytes_received),

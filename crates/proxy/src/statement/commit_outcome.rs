@@ -1,0 +1,226 @@
+//! Finds out whether a transaction was committed whose COMMIT was sent and not answered.
+//!
+//! In front of its COMMIT it writes a number that nobody else has to a row of `weir.outcomes` which is its own for that time:
+//! the number is there if, and only if, the transaction is. When the answer is lost, the next writer is asked, in one
+//! transaction of Weir's:
+//!
+//! | step | what | so |
+//! | --- | --- | --- |
+//! | bar | the row is set to another number, unless it holds this one | on the server itself this waits for a COMMIT that is under way; on another one a write set that comes later fails, because it has changed the same row: from here on nothing changes any more |
+//! | read | the row is read | |
+//! | commit | | refused (1213) where such a write set came first: once more |
+//!
+//! The number itself: the client gets its OK. The other one: nothing was committed, and nothing will be; the transaction runs
+//! again, or its client is told that it is rolled back. Until that is known, every end of the session says that nobody
+//! knows (08007).
+
+use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_protocol::wire::Reader;
+use weir_sql::Kind;
+
+use crate::keys::ConnectionKey;
+use crate::plan::execution_plan::CommandKind;
+use crate::pool::outcome_rows::{bar_of, draw_marker, put_row};
+use crate::pool::pools::Pools;
+use crate::server::connection::Expected;
+use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_wsrep_refusal};
+use crate::server::fetch::last_packet;
+use crate::session::Session;
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
+use crate::session::text::has_word;
+use crate::session::transaction_log::Inquiry;
+use crate::work::Work;
+
+/// ER_LOCK_WAIT_TIMEOUT
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+impl Pools {
+    /// Whether transactions of a session's write a row of their own.
+    pub(crate) fn marks_commits(&self, session: &Session) -> bool {
+        if session.is_bound() || session.stay.detour.is_some() {
+            return false;
+        }
+        let group = self.groups.get(&session.execution.hostgroup);
+        group.is_some_and(|group| group.marks_commits && group.reader_hostgroup.is_some())
+    }
+}
+
+impl Session {
+    /// Whether its statement commits what its transaction has written, which is all that would be lost with its server.
+    fn commits_rows(&self) -> bool {
+        let plan = &self.execution.plan;
+        let is_commit = plan.statement().kind == Kind::Commit
+            && plan.kind() == CommandKind::Query
+            && !plan.statement().multi;
+        is_commit
+            && self.loses_transaction_alone()
+            && !["chain", "release"].iter().any(|word| has_word(self.statement_text(), word))
+            && self
+                .tracked
+                .state
+                .variable("completion_type")
+                .is_none_or(|value| matches!(value, "0" | "NO_CHAIN"))
+    }
+}
+
+impl Work<'_> {
+    /// Has the transaction that is about to be committed write its row. False if it has, or need not.
+    pub(crate) fn puts_marker(&mut self, key: ConnectionKey) -> bool {
+        let is_due = self.session.transaction.log.as_ref().is_some_and(|log| {
+            log.has_written && log.marker.is_none() && !log.is_marker_refused && log.replay.is_none()
+        });
+        if !is_due || !self.session.commits_rows() || !self.pools.marks_commits(self.session) {
+            return false;
+        }
+        let marker = draw_marker(self.ctx);
+        let owner = self.pools.outcomes.owner(self.ctx);
+        let Some(log) = &mut self.session.transaction.log else { return false };
+        let slot = *log.outcome_slot.get_or_insert_with(|| self.pools.outcomes.take());
+        log.marker = Some(marker);
+        let text = put_row(owner, slot, marker, &marker.to_string());
+        let connection = &mut self.pools.connections[key];
+        connection.send_query(self.ctx, text.as_bytes());
+        connection.known.row_count = None;
+        connection.expect(self.ctx, Expected::Marker);
+        true
+    }
+
+    /// The server does not let the transaction write its row. In a transaction Galera answers any command with 1213, and that
+    /// means the transaction; else it is committed without.
+    pub(crate) fn marker_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        if let Some(log) = &mut self.session.transaction.log {
+            (log.marker, log.is_marker_refused) = (None, true);
+        }
+        if error.code == LOCK_DEADLOCK.code {
+            return match self.may_repeat_transaction() {
+                true => self.repeat_after_pause(),
+                false => self.pools.refused_in_front(self.ctx, self.session, key, error, text),
+            };
+        }
+        self.ctx.statistics.totals.outcome_markers_refused += 1;
+        if self.pools.outcomes.is_to_warn(self.ctx.now) {
+            let server = &self.pools.servers[self.pools.connections[key].server].server.endpoint;
+            let user = self.session.program();
+            tracing::warn!(
+                server,
+                code = error.code,
+                text,
+                user,
+                "a transaction can't write to weir.outcomes: nobody will know whether it was committed if its server is lost (commit_outcome = 'marker' needs the table, and INSERT, UPDATE and SELECT on it for each user)"
+            );
+        }
+    }
+
+    /// Brings a lease one step nearer to knowing whether the session's transaction was committed.
+    pub(crate) fn ask_for_outcome(&mut self, key: ConnectionKey) {
+        let state = self.session.tracked.state.clone();
+        if !std::rc::Rc::ptr_eq(&self.pools.connections[key].state, &state) {
+            self.replay_in(key, &state);
+            return;
+        }
+        let Some(log) = &self.session.transaction.log else { return };
+        let (Some(replay), Some(slot), Some(marker)) = (log.replay, log.outcome_slot, log.marker) else {
+            return self.fail_session(OUTCOME_UNKNOWN, "its row of weir.outcomes is not known");
+        };
+        let owner = self.pools.outcomes.owner(self.ctx);
+        let bar = bar_of(marker);
+        match replay.inquiry {
+            Inquiry::None => {}
+            Inquiry::Bar => {
+                self.ctx.statistics.totals.outcomes_asked += 1;
+                self.note_replay(|replay| replay.inquiry = Inquiry::Read);
+                let update = format!("IF(number = {marker}, number, {bar})");
+                let text = put_row(owner, slot, bar, &update);
+                self.put_in_front(key, &text);
+            }
+            Inquiry::Read => {
+                let text = format!(
+                    "SELECT number FROM weir.outcomes WHERE owner = {owner} AND slot = {slot} FOR UPDATE"
+                );
+                self.pools.connections[key].send_query(self.ctx, text.as_bytes());
+                self.pools.connections[key].expect(self.ctx, Expected::Outcome);
+            }
+            Inquiry::Commit => {
+                // Where autocommit is off, nothing is written before.
+                self.note_replay(|replay| replay.inquiry = Inquiry::Told);
+                self.put_in_front(key, "COMMIT AND NO CHAIN NO RELEASE");
+            }
+            Inquiry::Told if replay.number == Some(marker) => self.was_committed(key),
+            Inquiry::Told if replay.number == Some(bar) => self.was_not_committed(key),
+            Inquiry::Told => {
+                self.fail_session(OUTCOME_UNKNOWN, "its row of weir.outcomes holds what nobody has written");
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// The row is there.
+    pub(crate) fn outcome_read(&mut self, key: ConnectionKey) {
+        let bytes = std::mem::take(&mut self.pools.connections[key].settling.bytes);
+        let text = last_packet(&bytes).and_then(|row| Reader::new(row).lenenc_bytes().ok());
+        let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        self.note_replay(|replay| {
+            // A refusal has it begin anew.
+            if replay.inquiry == Inquiry::Read {
+                replay.inquiry = Inquiry::Commit;
+            }
+            replay.number = number;
+        });
+        self.go_on(key);
+    }
+
+    /// A server refuses to answer: another one is asked, or the same one again where that may help.
+    pub(crate) fn inquiry_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
+        let is_of_moment = [LOCK_DEADLOCK.code, LOCK_WAIT_TIMEOUT].contains(&error.code);
+        let message = text.as_bytes();
+        let is_elsewhere = is_wsrep_refusal(error.code, message)
+            || is_read_only(error.code, message)
+            || is_handing_over(error.code, message);
+        let attempts_max = self.ctx.snapshot.variables.connect_retries_on_failure;
+        if !(is_of_moment || is_elsewhere) || self.session.execution.tries.attempts > attempts_max {
+            return self.fail_session(OUTCOME_UNKNOWN, text);
+        }
+        if is_elsewhere {
+            let server = self.pools.connections[key].server;
+            self.pools.suspect(self.ctx, server);
+        }
+        self.discard_lease(key);
+        self.session.begin_inquiry();
+        self.look_elsewhere();
+    }
+
+    /// Finds another connection for what is to be asked, or to run again.
+    pub(crate) fn look_elsewhere(&mut self) {
+        self.session.execution.tries.attempts += 1;
+        self.session.phase = Phase::waiting(self.ctx.now);
+        self.acquire();
+    }
+
+    /// Its client gets the OK that was lost.
+    fn was_committed(&mut self, key: ConnectionKey) {
+        self.ctx.statistics.totals.outcomes_committed += 1;
+        tracing::debug!(session = self.session.id, "a COMMIT whose answer was lost had been carried out");
+        self.forget_transaction();
+        let session = &mut *self.session;
+        session.execution.reply.is_answering = true;
+        session.execution.ending =
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+        session.reply_ok(self.ctx);
+        self.finish(key);
+    }
+
+    /// Nothing of it was committed, nor will be: it may run again, and its COMMIT behind it.
+    fn was_not_committed(&mut self, key: ConnectionKey) {
+        if let Some(log) = &mut self.session.transaction.log {
+            log.marker = None;
+        }
+        self.note_replay(|replay| replay.inquiry = Inquiry::None);
+        self.session.execution.tries.is_sent = false;
+        if !self.session.can_replay(self.ctx) {
+            let obstacle = self.session.why_lost();
+            return self.lose_transaction(Some(key), obstacle);
+        }
+        self.prepare_connection(key);
+    }
+}
