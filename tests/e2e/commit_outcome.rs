@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::thread;
 use std::time::Duration;
 
 use weir_testkit::wire::Login;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, Weir, hostgroup};
+use weir_testkit::{Account, TestkitError, Weir, hostgroup};
 use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -28,6 +28,9 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("replay::a_transaction_goes_on_without_its_connection", goes_on),
         Case::parallel("replay::one_that_would_give_other_answers_is_told", differs),
         Case::parallel("replay::what_must_not_run_twice_is_not_run_again", never),
+        Case::parallel("replay::numbers_of_rows_are_what_they_were", numbers),
+        Case::parallel("replay::what_only_looks_like_the_same_is_told", looks_the_same),
+        Case::parallel("replay::a_deadlock_leaves_numbers_from_before", deadlock_keeps_id),
         Case::parallel("replay::without_a_log_the_session_is_told_and_ends", switched_off),
         Case::parallel("replay::a_rollback_needs_no_server", rolls_back),
         Case::parallel("replay::a_transaction_that_meets_another_runs_again", meets),
@@ -65,7 +68,7 @@ impl<'e> Place<'e> {
             ("commit_outcome", outcome.into()),
         ];
         let weir = env.weir(|config| {
-            config.admin(admin).variable("threads", 1);
+            config.admin(admin).variable("threads", 1).variable("connect_timeout_server_max", 30_000);
             config.push("weir_hostgroups", &row);
         })?;
         let place = Self { env, weir, admin: Admin::at(admin), schema: env.schema()? };
@@ -228,6 +231,138 @@ fn never(env: &Env) -> CaseResult {
     place.kill()?;
     let told = client.query("UPDATE t SET v = v + 1");
     ensure!(told.is_err() || told.is_ok_and(|answer| answer.error() == Some(1053)), "it went on");
+    Ok(())
+}
+
+/// Numbers that statements take from the one before, on nodes that count differently.
+fn numbers(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let mut setup = place.session()?;
+    setup.run("CREATE TABLE branch (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
+    setup.run("CREATE TABLE leaf (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
+    for node in env.cluster()?.nodes() {
+        // So that the same statement gives other numbers on each.
+        let run = |table: &str, rows: usize| {
+            let values = vec!["(0)"; rows].join(",");
+            node.root_query(&format!("INSERT INTO {}.{table} (of) VALUES {values}", place.schema))
+        };
+        run("branch", node.index())?;
+        run("leaf", 3 * node.index())?;
+    }
+    let mut client = place.session()?;
+    for _ in 0..5 {
+        client.run("BEGIN")?;
+        let root = client.query("INSERT INTO t (v) VALUES (7)")?.done()?.insert_id;
+        let branch = client.query("INSERT INTO branch (of) VALUES (LAST_INSERT_ID())")?.done()?.insert_id;
+        let leaf = client.query("INSERT INTO leaf (of) SELECT LAST_INSERT_ID()")?.done()?.insert_id;
+        place.kill()?;
+        client.run("UPDATE t SET v = 8 WHERE v = 7")?;
+        place.kill()?;
+        client.run("COMMIT")?;
+        let rows = format!(
+            "SELECT branch.of, leaf.of FROM branch JOIN leaf WHERE branch.id = {branch} AND leaf.id = {leaf}"
+        );
+        let there = place.rows(&rows)?;
+        ensure!(there == [root.to_string(), branch.to_string()], "{there:?}, not {root}, {branch}");
+        // What was set for them hits none of the next ones.
+        let next = [
+            client.query("INSERT INTO leaf (of) VALUES (1)")?.done()?.insert_id,
+            client.query("INSERT INTO leaf (of) VALUES (2)")?.done()?.insert_id,
+        ];
+        ensure!(next[0] != leaf && next[1] > next[0], "{next:?} behind {leaf}");
+    }
+    ensure!(place.count(REPLAYED)? >= 5, "it was not run again");
+    Ok(())
+}
+
+/// What can't be run again in the same way is told, and nothing of it is there.
+fn looks_the_same(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    for (statements, last) in [
+        (&["SET last_insert_id = 5", "INSERT INTO child VALUES (LAST_INSERT_ID(), 'x')"][..], "COMMIT"),
+        // It is refused, and the transaction before it goes on.
+        (
+            &[
+                "INSERT INTO child VALUES (1, 'a')",
+                "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+                "INSERT INTO child VALUES (2, 'b')",
+            ],
+            "COMMIT",
+        ),
+        (&["INSERT IGNORE INTO child VALUES (1, 'a'), (1, 'b')", "SHOW WARNINGS"], "COMMIT"),
+        (&["UPDATE t SET v = 9"], "ROLLBACK AND CHAIN"),
+    ] {
+        let mut client = place.session()?;
+        client.run("BEGIN")?;
+        for statement in statements {
+            client.query(statement)?;
+        }
+        place.kill()?;
+        let told = error_of(&client.query(last)?);
+        ensure!(told.as_ref().is_some_and(|told| told.0 == DEADLOCK), "{statements:?}: {told:?}");
+        ensure!(place.rows("SELECT COUNT(*) FROM child")? == ["0"], "{statements:?}: a part is there");
+    }
+    ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "a part of one is there");
+    // It sees what a position tells that is asked for.
+    let mut client = place.session()?;
+    client.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
+    client.value("SELECT COUNT(*) FROM t")?;
+    place.kill().ok();
+    let told = error_of(&client.query("SELECT COUNT(*) FROM t FOR UPDATE")?);
+    ensure!(told.as_ref().is_some_and(|told| told.0 == DEADLOCK), "{told:?}");
+    Ok(())
+}
+
+/// Two sessions meet, and one of them runs again on the connection that alone knows its LAST_INSERT_ID().
+fn deadlock_keeps_id(env: &Env) -> CaseResult {
+    let place = Place::new(env, BYTES_MAX)?;
+    let mut rows = place.session()?;
+    rows.run("INSERT INTO child VALUES (1, '0'), (2, '0')")?;
+    thread::scope(|scope| -> CaseResult {
+        let mut clients = Vec::new();
+        for order in [[1, 2], [2, 1]] {
+            let mut client = place.session()?;
+            clients.push(scope.spawn(move || -> Result<(), String> {
+                let fail = |error: &dyn std::fmt::Display| error.to_string();
+                for _ in 0..40 {
+                    let insert =
+                        client.query("INSERT INTO t (v) VALUES (3)").map_err(|error| fail(&error))?;
+                    let id = insert.done()?.insert_id.to_string();
+                    let mut run = |sql: &str| client.query(sql).map(|answer| answer.error());
+                    let mut all = || -> Result<Option<u16>, TestkitError> {
+                        run("BEGIN")?;
+                        for row in order {
+                            let add = format!("UPDATE child SET word = word + 1 WHERE t_id = {row}");
+                            if let Some(code) = run(&add)? {
+                                return Ok(Some(code));
+                            }
+                        }
+                        Ok(None)
+                    };
+                    let told = all().map_err(|error| fail(&error))?;
+                    // What was given outside of it is still the last one, and an error is better than another one.
+                    let answer = client.query("SELECT LAST_INSERT_ID()").map_err(|error| fail(&error))?;
+                    match error_of(&answer) {
+                        Some((code, ..)) if code == 1105 => {}
+                        Some(error) => return Err(format!("{error:?}")),
+                        None => {
+                            let now = answer.value()?;
+                            if now != id {
+                                return Err(format!("{now} instead of {id}, behind {told:?}"));
+                            }
+                        }
+                    }
+                    client.query("COMMIT").map_err(|error| fail(&error))?;
+                }
+                Ok(())
+            }));
+        }
+        for client in clients {
+            client.join().map_err(|_| "a client has panicked")??;
+        }
+        Ok(())
+    })?;
+    ensure!(place.count(REPLAYED)? > 0, "they have never met");
     Ok(())
 }
 

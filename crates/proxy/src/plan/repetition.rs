@@ -64,15 +64,13 @@ impl ExecutionPlan {
         }
         match statement.kind {
             Kind::Begin | Kind::StartTransactionReadOnly => Repetition::Begins,
-            Kind::Empty
-            | Kind::Use
-            | Kind::Show
-            | Kind::ShowWarnings
-            | Kind::ShowErrors
-            | Kind::ShowCountWarnings
-            | Kind::ShowCountErrors
-            | Kind::Explain => Repetition::Apart,
-            Kind::Set if !statement.hidden_code => Repetition::Apart,
+            Kind::Empty | Kind::Use | Kind::Show | Kind::Explain => Repetition::Apart,
+            // LAST_INSERT_ID() is no part of a state.
+            Kind::Set
+                if !statement.hidden_code && !statement.effects.contains(Effects::LAST_INSERT_ID_SET) =>
+            {
+                Repetition::Apart
+            }
             _ if self.asks_variables() && !statement.hidden_code => Repetition::Apart,
             _ if statement.uses.intersects(OF_STATEMENT_BEFORE) => Repetition::Never,
             Kind::Select | Kind::With | Kind::Values | Kind::Table => match statement.access {
@@ -150,6 +148,11 @@ mod tests {
             "DO SLEEP(1)",
             "COMMIT",
             "FLUSH TABLES",
+            "SET last_insert_id = 5",
+            "SET @@identity = 5",
+            "SHOW WARNINGS",
+            "SHOW ERRORS",
+            "SHOW COUNT(*) WARNINGS",
         ] {
             assert_eq!(of(text), Repetition::Never, "{text}");
         }

@@ -83,7 +83,9 @@ impl Requirements {
     pub(crate) fn new(plan: &ExecutionPlan, from: Circumstances) -> Self {
         const OF_CONNECTION: Uses = Uses::LAST_INSERT_ID.union(Uses::DIAGNOSTICS).union(Uses::FOUND_ROWS);
         let statement = plan.statement();
-        let asks_connection = statement.uses.intersects(OF_CONNECTION) && from.has_diagnostics;
+        // A transaction that runs again in front of it writes.
+        let asks_connection =
+            statement.uses.intersects(OF_CONNECTION) && from.has_diagnostics && !from.replays;
         // Where a rule or a hint sends a statement, it goes.
         let may_leave_writer = plan.decision().hostgroup.is_none()
             && plan.is_read()
@@ -104,7 +106,7 @@ impl Requirements {
             // What was announced must not bind the session to a reader.
             binds_to_writer: from.announces_read_only,
             may_have_effects: plan.may_have_effects() || from.replays,
-            leaves_nothing: plan.is_read() || only_shows,
+            leaves_nothing: (plan.is_read() || only_shows) && !from.replays,
             changes_rows: plan.changes_rows(),
         }
     }

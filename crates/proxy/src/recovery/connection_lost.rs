@@ -20,6 +20,8 @@ pub(crate) enum AfterLoss {
     RunAgain,
     /// What its COM_RESET_CONNECTION was to give up is gone: that has succeeded.
     IsReset,
+    /// Its COMMIT was that of a transaction which has only read: that has succeeded.
+    HasRead,
     /// Its transaction is run again elsewhere, and its statement behind that.
     Replay,
     /// Another server is asked whether its COMMIT was carried out.
@@ -52,6 +54,7 @@ impl Session {
         let is_free = self.pins.is_empty() || self.can_replay(ctx);
         let execution = &self.execution;
         match self.phase {
+            Phase::Running if self.commits_nothing() => AfterLoss::HasRead,
             Phase::Running if self.can_ask_for_outcome() => {
                 let is_in_time =
                     execution.tries.attempts <= ctx.snapshot.variables.connect_retries_on_failure;

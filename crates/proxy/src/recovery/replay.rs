@@ -2,7 +2,7 @@
 //! [`crate::statement::replay`].
 
 use weir_session::pin::Pins;
-use weir_sql::{Access, Kind};
+use weir_sql::{Access, Effects, Kind};
 
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
@@ -16,6 +16,9 @@ const WROTE_WITHOUT_TRANSACTION: usize = 3;
 
 /// And: it has changed rows that are undone with it.
 const WROTE: usize = 4;
+
+/// So often a transaction is begun again whose connection has to be logged in anew for it.
+const WIPES_MAX: u8 = 20;
 
 /// What comes back with a transaction: its savepoints, and what code may have changed before a statement failed.
 pub(crate) const REPEATED: Pins = Pins::SAVEPOINT.union(Pins::UNKNOWN_AFTER_ERROR);
@@ -81,6 +84,19 @@ impl Session {
         log.has_written |= text.get(WROTE) == Some(&b'W');
     }
 
+    /// Whether its statement ends its transaction without a trace, and begins none that would be like it.
+    pub(crate) fn gives_transaction_up(&self) -> bool {
+        self.execution.plan.is_plain_rollback() && self.ends_transaction_only()
+    }
+
+    /// Whether its COMMIT or ROLLBACK neither begins another transaction nor ends the connection.
+    fn ends_transaction_only(&self) -> bool {
+        let default = self.tracked.state.variable("completion_type");
+        !self.execution.plan.statement().effects.contains(Effects::DISCONNECT)
+            && !has_word(self.statement_text(), "chain")
+            && default.is_none_or(|value| matches!(value, "0" | "NO_CHAIN"))
+    }
+
     /// Whether its transaction is all that it loses with its connection.
     pub(crate) fn loses_transaction_alone(&self) -> bool {
         self.pins.pins() - REPEATED == Pins::TRANSACTION
@@ -129,10 +145,33 @@ impl Session {
             if inquiry == Inquiry::None {
                 log.marker = None;
             }
-            let replay = Replay { inquiry, ..Replay::default() };
+            let is_on_its_lease = self.lease.is_some();
+            let replay = Replay { inquiry, is_on_its_lease, ..Replay::default() };
             (log.replay, log.attempts) = (Some(replay), log.attempts.saturating_add(1));
             self.go_where_transaction_was();
         }
+    }
+
+    /// Whether its statement commits its transaction, which is all that would be lost with its server, and does nothing else.
+    pub(crate) fn only_commits(&self) -> bool {
+        let plan = &self.execution.plan;
+        plan.statement().kind == Kind::Commit
+            && plan.kind() == CommandKind::Query
+            && !plan.statement().multi
+            && self.loses_transaction_alone()
+            && self.ends_transaction_only()
+    }
+
+    /// Whether its statement commits a transaction that has surely changed nothing.
+    pub(crate) fn commits_nothing(&self) -> bool {
+        let log = self.transaction.log.as_ref();
+        let has_read = log.is_some_and(|log| {
+            !log.may_have_written
+                && !log.has_written
+                && log.obstacle().is_none()
+                && log.statement(0).is_some()
+        });
+        has_read && !self.execution.reply.is_answering && !self.awaits_outcome() && self.only_commits()
     }
 
     /// Whether nobody knows whether its COMMIT has been carried out, and its transaction's row would tell.
@@ -150,6 +189,17 @@ impl Session {
     pub(crate) fn awaits_outcome(&self) -> bool {
         let replay = self.transaction.log.as_ref().and_then(|log| log.replay);
         replay.is_some_and(|replay| replay.inquiry != Inquiry::None)
+    }
+
+    /// What its transaction has done on its way again is undone. Not for ever.
+    pub(crate) fn begin_replay_anew(&mut self) {
+        if !self.is_to_replay() {
+            return;
+        }
+        self.begin_replay();
+        if let Some(log) = self.transaction.log.as_mut().filter(|log| log.attempts > WIPES_MAX) {
+            log.block(Obstacle::TooManyAttempts);
+        }
     }
 
     /// The server that has its COMMIT is gone.

@@ -268,8 +268,10 @@ pub(crate) enum Expected {
     Replay,
     /// What a transaction writes of itself in front of its COMMIT: see `commit_outcome`.
     Marker,
-    /// What a transaction has written of itself.
-    Outcome,
+    /// A number, in front of a transaction that runs again.
+    Number,
+    /// COM_PING behind an error of a transaction that runs again.
+    IsOpen,
     /// The command was sent together with a Sync that failed: its reply is thrown away.
     Discard(Relayed),
     /// SET ROLE NONE, in front of a COM_CHANGE_USER: see `relogin`.
@@ -308,7 +310,7 @@ impl Expected {
         match self {
             Self::Relay(relayed) | Self::Discard(relayed) => relayed.kind,
             Self::Prepare(_) => ReplyKind::Prepare,
-            Self::Ping | Self::Reset => ReplyKind::Simple,
+            Self::Ping | Self::IsOpen | Self::Reset => ReplyKind::Simple,
             _ => ReplyKind::Results,
         }
     }
@@ -332,7 +334,8 @@ impl Expected {
             | Self::Leave
             | Self::Replay
             | Self::Marker
-            | Self::Outcome
+            | Self::Number
+            | Self::IsOpen
             | Self::Tracks => true,
             Self::Discard(_)
             | Self::Setup
@@ -418,7 +421,7 @@ impl Replies {
                 expected,
                 Expected::Settle(_)
                     | Expected::Moving
-                    | Expected::Outcome
+                    | Expected::Number
                     | Expected::Verify
                     | Expected::Tracks
                     | Expected::Defaults(_)

@@ -38,6 +38,8 @@ pub(crate) struct TransactionLog {
     pub hostgroup: u32,
     /// It has changed rows that are undone with it.
     pub has_written: bool,
+    /// A statement of it may have changed anything.
+    pub may_have_written: bool,
     /// The row of `weir.outcomes` that is its own until it is over.
     pub outcome_slot: Option<u32>,
     /// What it has written there.
@@ -56,11 +58,41 @@ pub(crate) struct Replay {
     /// How far that is, where it gives an AUTO_INCREMENT value.
     pub numbering: Numbering,
     /// The server has answered it with an error of the moment: it may succeed later, or elsewhere.
-    pub is_rejected: bool,
+    pub rejected: Option<Rejected>,
+    /// It has ended with an error.
+    pub has_failed: bool,
     /// What is to be known before anything runs again: whether it has been committed.
     pub inquiry: Inquiry,
-    /// What its row of `weir.outcomes` holds, once that is read.
+    /// What the server has answered to the last question for a number.
     pub number: Option<u64>,
+    /// Whether LAST_INSERT_ID() is what it was, where that was not known when the transaction began.
+    pub id: InsertId,
+    /// It runs again on the connection on which it ran.
+    pub is_on_its_lease: bool,
+}
+
+/// What is known of LAST_INSERT_ID() while a transaction runs again.
+///
+/// An OK does not tell whether its id is the last one that was given: an explicit one is told, too. If it is the last one on
+/// the next connection, it was on the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InsertId {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// The server is asked for it.
+    Asked,
+    /// It is the same.
+    Same,
+}
+
+/// An error that says nothing of the statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    /// It met another one's locks.
+    Deadlock,
+    /// The server takes no statements now.
+    ByServer,
 }
 
 /// How far the question is whether a transaction was committed: see [`crate::statement::commit_outcome`].
@@ -107,6 +139,16 @@ pub(crate) struct LoggedStatement {
     pub digest: u64,
     /// The AUTO_INCREMENT value that it has given to its row; 0 for none.
     pub insert_id: u64,
+    pub traits: Traits,
+}
+
+/// What of a statement matters to those behind it, and to its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// It asks for LAST_INSERT_ID().
+    pub asks_for_id: bool,
+    /// It may have run code that no text shows.
+    pub has_hidden_code: bool,
 }
 
 /// What a COM_STMT_EXECUTE refers to.
@@ -169,8 +211,8 @@ impl TransactionLog {
         self.bytes.shrink_to(BYTES_KEPT);
         self.statements.shrink_to(STATEMENTS_KEPT);
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
-        (self.has_written, self.outcome_slot, self.marker, self.is_marker_refused) =
-            (false, None, None, false);
+        (self.has_written, self.may_have_written) = (false, false);
+        (self.outcome_slot, self.marker, self.is_marker_refused) = (None, None, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
@@ -191,7 +233,7 @@ impl TransactionLog {
         &mut self,
         state: Rc<State>,
         execution: Option<LoggedExecution>,
-        insert_id: u64,
+        (insert_id, traits): (u64, Traits),
         bytes_max: usize,
         put: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -204,7 +246,13 @@ impl TransactionLog {
             return self.block(Obstacle::TooLong);
         }
         let (end, digest) = (self.bytes.len(), self.digest.value());
-        self.statements.push(LoggedStatement { start, end, state, execution, digest, insert_id });
+        self.statements.push(LoggedStatement { start, end, state, execution, digest, insert_id, traits });
+    }
+
+    /// The AUTO_INCREMENT value that was told last, before this statement.
+    pub(crate) fn told_before(&self, index: usize) -> Option<u64> {
+        let before = self.statements.get(..index).unwrap_or(&self.statements);
+        before.iter().rev().map(|statement| statement.insert_id).find(|id| *id != 0)
     }
 
     pub(crate) fn statement(&self, index: usize) -> Option<&LoggedStatement> {
@@ -221,8 +269,8 @@ impl TransactionLog {
 /// So many bytes are hashed at once.
 const BLOCK: usize = 64;
 
-/// A hash of a reply as its client sees it: rows byte by byte, an OK by what it tells of the statement, an error by its code.
-/// Status flags and what servers report of their sessions differ between servers, and are left out. In how many pieces the
+/// A hash of a reply as its client sees it: rows byte by byte, an OK by what it tells of the statement, an error by its code and
+/// text. Status flags and what servers report of their sessions differ between servers, and are left out. In how many pieces the
 /// bytes come does not matter.
 pub(crate) struct ReplyDigest {
     hasher: FoldHasher<'static>,
@@ -282,6 +330,8 @@ impl ReplyDigest {
                 let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
                 self.take(b"error");
                 self.take(&err.code.to_le_bytes());
+                // Of a duplicate key it names the key.
+                self.take(err.message);
             }
             Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {}
             Step::ColumnsEnd | Step::Done | Step::NeedMore => {}
@@ -343,10 +393,10 @@ mod tests {
         let mut log = TransactionLog::default();
         let state = Rc::new(State::default());
         for _ in 0..10 {
-            log.add(state.clone(), None, 0, 2000, |out| out.extend_from_slice(&[1; 50]));
+            log.add(state.clone(), None, (0, Traits::default()), 2000, |out| out.extend_from_slice(&[1; 50]));
         }
         assert_eq!((log.command(9).len(), log.obstacle()), (50, None));
-        log.add(state.clone(), None, 0, 2000, |out| out.extend_from_slice(&[1; 1500]));
+        log.add(state.clone(), None, (0, Traits::default()), 2000, |out| out.extend_from_slice(&[1; 1500]));
         assert_eq!((log.obstacle(), log.statement(0).is_none()), (Some(Obstacle::TooLong), true));
         log.block(Obstacle::Statement);
         assert_eq!(log.obstacle(), Some(Obstacle::TooLong));

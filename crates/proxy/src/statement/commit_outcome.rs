@@ -15,20 +15,15 @@
 //! knows (08007).
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
-use weir_protocol::wire::Reader;
-use weir_sql::Kind;
 
 use crate::keys::ConnectionKey;
-use crate::plan::execution_plan::CommandKind;
 use crate::pool::outcome_rows::{bar_of, draw_marker, put_row};
 use crate::pool::pools::Pools;
 use crate::server::connection::Expected;
 use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_wsrep_refusal};
-use crate::server::fetch::last_packet;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::text::has_word;
 use crate::session::transaction_log::Inquiry;
 use crate::work::Work;
 
@@ -45,31 +40,13 @@ impl Pools {
     }
 }
 
-impl Session {
-    /// Whether its statement commits what its transaction has written, which is all that would be lost with its server.
-    fn commits_rows(&self) -> bool {
-        let plan = &self.execution.plan;
-        let is_commit = plan.statement().kind == Kind::Commit
-            && plan.kind() == CommandKind::Query
-            && !plan.statement().multi;
-        is_commit
-            && self.loses_transaction_alone()
-            && !["chain", "release"].iter().any(|word| has_word(self.statement_text(), word))
-            && self
-                .tracked
-                .state
-                .variable("completion_type")
-                .is_none_or(|value| matches!(value, "0" | "NO_CHAIN"))
-    }
-}
-
 impl Work<'_> {
     /// Has the transaction that is about to be committed write its row. False if it has, or need not.
     pub(crate) fn puts_marker(&mut self, key: ConnectionKey) -> bool {
         let is_due = self.session.transaction.log.as_ref().is_some_and(|log| {
             log.has_written && log.marker.is_none() && !log.is_marker_refused && log.replay.is_none()
         });
-        if !is_due || !self.session.commits_rows() || !self.pools.marks_commits(self.session) {
+        if !is_due || !self.session.only_commits() || !self.pools.marks_commits(self.session) {
             return false;
         }
         let marker = draw_marker(self.ctx);
@@ -137,8 +114,7 @@ impl Work<'_> {
                 let text = format!(
                     "SELECT number FROM weir.outcomes WHERE owner = {owner} AND slot = {slot} FOR UPDATE"
                 );
-                self.pools.connections[key].send_query(self.ctx, text.as_bytes());
-                self.pools.connections[key].expect(self.ctx, Expected::Outcome);
+                self.ask_number(key, &text);
             }
             Inquiry::Commit => {
                 // Where autocommit is off, nothing is written before.
@@ -155,21 +131,6 @@ impl Work<'_> {
 }
 
 impl Work<'_> {
-    /// The row is there.
-    pub(crate) fn outcome_read(&mut self, key: ConnectionKey) {
-        let bytes = std::mem::take(&mut self.pools.connections[key].settling.bytes);
-        let text = last_packet(&bytes).and_then(|row| Reader::new(row).lenenc_bytes().ok());
-        let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-        self.note_replay(|replay| {
-            // A refusal has it begin anew.
-            if replay.inquiry == Inquiry::Read {
-                replay.inquiry = Inquiry::Commit;
-            }
-            replay.number = number;
-        });
-        self.go_on(key);
-    }
-
     /// A server refuses to answer: another one is asked, or the same one again where that may help.
     pub(crate) fn inquiry_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_of_moment = [LOCK_DEADLOCK.code, LOCK_WAIT_TIMEOUT].contains(&error.code);

@@ -11,6 +11,7 @@ use crate::server::errors::LEASE_LOST;
 use crate::session::execution::Lost;
 use crate::session::infile::Infile;
 use crate::session::phase::Phase;
+use crate::session::retained::Retained;
 use crate::work::Work;
 
 /// By then the worker has heard of all connections that were lost at the same time.
@@ -19,16 +20,16 @@ const AGAIN_AFTER_NS: Nanos = 1_000_000;
 impl Work<'_> {
     /// A session's lease is gone; `breaks_off` as [`Replies::breaks_off`](crate::server::connection::Replies::breaks_off) said before.
     pub(crate) fn lease_lost(&mut self, lost: Lost, endpoint: &str, breaks_off: Option<u8>) {
+        self.lose_what_lease_knew();
         self.session.lose_lease();
         self.session.take_withheld_back(self.ctx);
         let session = &mut *self.session;
         session.forget_what_was_unseen();
         session.take_announced_back();
-        let is_rollback =
-            matches!(self.session.phase, Phase::Running) && self.session.execution.plan.is_plain_rollback();
+        let is_rollback = matches!(self.session.phase, Phase::Running) && self.session.gives_transaction_up();
         if is_rollback && self.session.loses_transaction_alone() {
             // That is done.
-            self.forget_transaction();
+            return self.give_transaction_up();
         }
         let after = self.session.after_loss(self.ctx, lost);
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
@@ -57,6 +58,10 @@ impl Work<'_> {
                 self.session.reply_ok(self.ctx);
                 self.answered_here();
             }
+            AfterLoss::HasRead => {
+                self.forget_transaction();
+                self.answer_ok();
+            }
             AfterLoss::FailStatement => self.fail_running(endpoint, breaks_off),
             AfterLoss::LeaveUnasked => {
                 let message = format!("Lost connection to {endpoint} after the last statement");
@@ -79,6 +84,17 @@ impl Work<'_> {
             AfterLoss::GoOn => self.take_up(),
             AfterLoss::Close => self.close_session(),
         }
+    }
+
+    /// What only the lease knew is lost, also where another connection still knows something of its session.
+    pub(crate) fn lose_what_lease_knew(&mut self) {
+        let Some(other) = self.session.diagnostics.retained_on else { return };
+        let known = self.pools.connections.get(other).and_then(|other| other.traces.retained_for);
+        let known = known.filter(|mark| mark.socket == self.session.socket);
+        let known = known.map_or(Retained::empty(), |mark| mark.what);
+        let diagnostics = &mut self.session.diagnostics;
+        diagnostics.lose(diagnostics.retained - known);
+        diagnostics.retained &= known;
     }
 
     /// Tells a client that its statement's connection is gone.

@@ -17,7 +17,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
-use weir_sql::Effects;
+use weir_sql::{Effects, Uses};
 
 use crate::diagnostics::conditions::{Condition, word};
 use crate::keys::{ConnectionKey, Nanos};
@@ -77,7 +77,10 @@ impl Work<'_> {
     /// Nothing of the statement is left: it runs again after a moment.
     fn repeat(&mut self, key: ConnectionKey) {
         let is_in_transaction = self.session.pins.pins().contains(Pins::TRANSACTION);
-        if is_in_transaction && !self.session.can_replay(self.ctx) {
+        // What it has read of LAST_INSERT_ID() may be of its own first try.
+        let asks_for_id = self.session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID)
+            && self.session.transaction.log.as_ref().is_some_and(|log| log.begun_with_id.is_none());
+        if is_in_transaction && (asks_for_id || !self.session.can_replay(self.ctx)) {
             return self.tell_of_deadlock(key);
         }
         let execution = &mut self.session.execution;

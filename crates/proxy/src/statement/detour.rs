@@ -54,7 +54,7 @@ impl Session {
             pins == Pins::TRANSACTION && account.is_some_and(|account| !account.user.transaction_persistent)
         };
         // With autocommit=0 the read would begin a transaction where it runs.
-        is_let_go && self.transaction.is_autocommit && self.stay.detour.is_none()
+        is_let_go && !self.is_to_replay() && self.transaction.is_autocommit && self.stay.detour.is_none()
     }
 
     /// Whether the session's statement is surely without effect and asks for nothing that only a connection knows.

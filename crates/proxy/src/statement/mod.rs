@@ -32,6 +32,7 @@ pub(crate) mod session_affinity;
 pub(crate) mod session_track;
 pub(crate) mod settling;
 pub(crate) mod statement_end;
+pub(crate) mod transaction_logging;
 pub(crate) mod upload;
 pub(crate) mod waiting;
 pub(crate) mod write_lease;

@@ -30,6 +30,7 @@ impl Work<'_> {
                 self.settle_ok(key, settle, ok);
             }
             Some(Expected::Moving) => self.moving_ok(ok),
+            Some(Expected::IsOpen) => self.take_is_open(ok.status),
             _ => {
                 self.pools.own_statement_ok(self.ctx, key, ok)?;
                 self.leave_unfit(key);
@@ -45,13 +46,13 @@ impl Work<'_> {
         if matches!(front, Some(Expected::Marker)) {
             return self.marker_refused(key, error, text);
         }
-        if self.session.awaits_outcome() && matches!(front, Some(Expected::Sync(_) | Expected::Outcome)) {
+        if self.session.awaits_outcome() && matches!(front, Some(Expected::Sync(_) | Expected::Number)) {
             return self.inquiry_refused(key, error, text);
         }
         let is_refused_in_replay = self.session.is_to_replay()
             && matches!(
                 self.pools.connections[key].replies.expected.front(),
-                Some(Expected::Sync(_) | Expected::Prepare(_))
+                Some(Expected::Sync(_) | Expected::Prepare(_) | Expected::IsOpen | Expected::Number)
             );
         if is_refused_in_replay {
             return self.replay_refused(key, error.code, text);
@@ -78,7 +79,7 @@ impl Work<'_> {
         match expected {
             Expected::Relay(_) => self.finish(key),
             Expected::Replay => self.replayed(key),
-            Expected::Outcome => self.outcome_read(key),
+            Expected::Number => self.number_read(key),
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Moving => self.moving_answered(key),
             Expected::Carried => self.carried_set(key),

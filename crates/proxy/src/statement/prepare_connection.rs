@@ -186,6 +186,8 @@ impl Work<'_> {
     /// COM_CHANGE_USER to the same user: the only way back to no default schema.
     fn wipe(&mut self, key: ConnectionKey) {
         let ServerConnection { identity, server, .. } = self.pools.connections[key];
+        // What was set in front of it is undone with the login.
+        self.session.begin_replay_anew();
         let session = &mut *self.session;
         self.pools.detach(self.ctx, session);
         session.phase = Phase::waiting(self.ctx.now);

@@ -9,6 +9,7 @@ use crate::server::connection::DiscardReason;
 use crate::server::errors::{LEASE_LOST, OUTCOME_UNKNOWN, is_wsrep_refusal};
 use crate::session::execution::Refusal;
 use crate::session::phase::Phase;
+use crate::session::transaction_log::Rejected;
 use crate::work::Work;
 
 impl Work<'_> {
@@ -75,7 +76,7 @@ impl Work<'_> {
             }
         };
         if self.session.can_replay(self.ctx) {
-            return self.replay_elsewhere(key);
+            return self.replay_elsewhere(key, Rejected::ByServer);
         }
         if self.session.pins.pins().contains(Pins::TRANSACTION) {
             return self.transaction_refused(key, &format!("{endpoint} {because}"));

@@ -17,137 +17,35 @@
 
 use std::rc::Rc;
 
+use weir_protocol::command;
 use weir_protocol::error::LOCK_DEADLOCK;
 use weir_protocol::frame::HEADER_LEN;
 use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_protocol::status::StatusFlags;
+use weir_protocol::wire::Reader;
 use weir_session::defaults::carried;
 use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::state::State;
-use weir_sql::{Kind, Uses};
+use weir_sql::Kind;
 
 use crate::keys::ConnectionKey;
+use crate::plan::execution_plan::CommandKind;
 use crate::plan::repetition::Repetition;
-use crate::pool::pools::Pools;
 use crate::server::connection::{DiscardReason, Expected};
 use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_wsrep_refusal};
-use crate::session::Session;
+use crate::server::fetch::last_packet;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::retained::Retained;
-use crate::session::transaction_log::{LoggedExecution, Numbering, Obstacle, Replay};
-use crate::snapshot::StrictRead;
+use crate::session::transaction_log::{
+    Inquiry, InsertId, LoggedExecution, Numbering, Obstacle, Rejected, Replay,
+};
 use crate::statement::prepare_connection::put_execution;
 use crate::work::Work;
 
-/// ER_LOCK_WAIT_TIMEOUT
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
-
-impl Pools {
-    /// How long a log of the session's transaction may become; 0: none is kept.
-    fn log_bytes_max(&self, session: &Session) -> usize {
-        if session.is_bound() || session.stay.detour.is_some() {
-            return 0;
-        }
-        let group = self.groups.get(&session.execution.hostgroup);
-        // Where one server is alone there is no other.
-        let group = group.filter(|group| group.reader_hostgroup.is_some());
-        group.map_or(0, |group| group.transaction_replay_max_bytes as usize)
-    }
-
-    /// Whether a log of the session's transaction is kept, which may be for its end alone.
-    fn keeps_log(&self, session: &Session) -> bool {
-        self.log_bytes_max(session) > 0 || self.marks_commits(session)
-    }
-
-    /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
-    pub(crate) fn begin_logging(&mut self, session: &mut Session) {
-        let begins = session.execution.plan.repetition(true) == Repetition::Begins;
-        if begins || !session.pins.pins().contains(Pins::TRANSACTION) {
-            // BEGIN commits what is open; and something may have ended it that nobody has told.
-            self.end_log(session);
-        }
-        if session.transaction.log.is_none() {
-            if (!begins && session.transaction.is_autocommit) || !self.keeps_log(session) {
-                return;
-            }
-            let mut log = self.spare_logs.pop().unwrap_or_default();
-            let others = session.pins.pins() - Pins::TRANSACTION - Pins::SAVEPOINT;
-            if others.contains(Pins::NEXT_TRANSACTION) {
-                log.block(Obstacle::Announced);
-            } else if !others.is_empty() || (!begins && !session.pins.is_empty()) {
-                log.block(Obstacle::EarlierStatement);
-            }
-            log.hostgroup = session.execution.hostgroup;
-            let knows_id = !session.diagnostics.is_insert_id_lost
-                && !session.diagnostics.retained.contains(Retained::INSERT_ID)
-                && session.diagnostics.fetching == 0;
-            log.begun_with_id = knows_id.then_some(session.diagnostics.last_insert_id);
-            let group = self.groups.get(&session.execution.hostgroup);
-            log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
-            session.transaction.log = Some(log);
-        }
-        if let Some(log) = &mut session.transaction.log {
-            log.digest.restart();
-        }
-    }
-
-    /// A statement has been answered, and its session's pins are as its server says.
-    pub(crate) fn log_in_transaction(&mut self, session: &mut Session) {
-        if session.transaction.log.is_none() || session.stay.detour.is_some() {
-            return;
-        }
-        let plan = &session.execution.plan;
-        let kind = plan.statement().kind;
-        // COMMIT AND CHAIN begins one that has no BEGIN.
-        let is_open =
-            session.pins.pins().contains(Pins::TRANSACTION) && !matches!(kind, Kind::Commit | Kind::Rollback);
-        if !is_open {
-            return self.end_log(session);
-        }
-        let repetition = plan.repetition(session.tracked.is_text_certain);
-        let bytes_max = self.log_bytes_max(session);
-        let defaults = session.tracked.defaults.clone();
-        let may_write = session.execution.plan.may_write_rows();
-        let asks_for_id = session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID);
-        let Some(mut log) = session.transaction.log.take() else { return };
-        // A COMMIT that has failed writes another one.
-        log.marker = None;
-        let is_based_elsewhere = match (&log.defaults, &defaults) {
-            (Some(known), Some(now)) => !Rc::ptr_eq(known, now),
-            _ => false,
-        };
-        log.defaults = defaults;
-        match (repetition, session.obstacle_to_repetition()) {
-            _ if is_based_elsewhere || session.execution.ending == Ending::None => {
-                log.block(Obstacle::Statement)
-            }
-            // Whether the whole transaction is undone then depends on the server.
-            _ if session.execution.ending == Ending::Err(LOCK_WAIT_TIMEOUT) => log.block(Obstacle::Statement),
-            // What a statement has written without a transaction before it failed is told with the next one.
-            _ if matches!(session.execution.ending, Ending::Err(_)) && may_write && !log.keeps_to_itself => {
-                log.block(Obstacle::Statement);
-            }
-            (Repetition::Apart, _) => {}
-            _ if asks_for_id && log.begun_with_id.is_none() => log.block(Obstacle::EarlierStatement),
-            (Repetition::Never, _) => log.block(Obstacle::Statement),
-            _ if session.input.command_bytes > bytes_max => log.block(Obstacle::TooLong),
-            (_, Some(obstacle)) => log.block(obstacle),
-            (Repetition::Again | Repetition::Begins, None) => {
-                let told = match session.execution.ending {
-                    Ending::Ok { insert_id, .. } => insert_id,
-                    _ => 0,
-                };
-                let insert_id = if matches!(kind, Kind::Insert | Kind::Replace) { told } else { 0 };
-                let (state, execution) = (session.tracked.state.clone(), session.logged_execution());
-                log.add(state, execution, insert_id, bytes_max, |out| session.put_logged(out));
-            }
-        }
-        session.transaction.log = Some(log);
-    }
-}
+/// ER_LOCK_DEADLOCK
+const DEADLOCK: u16 = LOCK_DEADLOCK.code;
 
 fn message_of(obstacle: Obstacle) -> String {
     format!(
@@ -155,22 +53,6 @@ fn message_of(obstacle: Obstacle) -> String {
          restarting transaction",
         obstacle.words()
     )
-}
-
-/// Logs that are kept for the next transactions of a worker.
-const SPARE_LOGS_MAX: usize = 64;
-
-impl Pools {
-    /// A session's transaction is over, or lost.
-    pub(crate) fn end_log(&mut self, session: &mut Session) {
-        if let Some(mut log) = session.transaction.log.take() {
-            self.outcomes.free.extend(log.outcome_slot);
-            log.clear();
-            if self.spare_logs.len() < SPARE_LOGS_MAX {
-                self.spare_logs.push(log);
-            }
-        }
-    }
 }
 
 impl Work<'_> {
@@ -200,11 +82,11 @@ impl Work<'_> {
             self.discard_lease(lease);
             self.session.begin_replay();
         }
-        let plan = &self.session.execution.plan;
-        if plan.is_plain_rollback() {
-            self.forget_transaction();
-            return true;
+        if self.session.gives_transaction_up() {
+            self.give_transaction_up();
+            return false;
         }
+        let plan = &self.session.execution.plan;
         let commits = plan.is_boundary() && plan.statement().kind == Kind::Commit;
         let repetition = plan.repetition(self.session.tracked.is_text_certain);
         if commits || matches!(repetition, Repetition::Again | Repetition::Apart) {
@@ -214,10 +96,26 @@ impl Work<'_> {
         false
     }
 
+    /// The session's ROLLBACK needs no server, whose end has undone its transaction.
+    pub(crate) fn give_transaction_up(&mut self) {
+        self.forget_transaction();
+        self.answer_ok();
+    }
+
+    /// What a server would do is done without one.
+    pub(crate) fn answer_ok(&mut self) {
+        let session = &mut *self.session;
+        session.execution.ending =
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+        session.reply_ok(self.ctx);
+        self.answered_here();
+    }
+
     pub(crate) fn discard_lease(&mut self, key: ConnectionKey) {
         self.pools.connections[key].holder = None;
         self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
         self.hear();
+        self.lose_what_lease_knew();
         self.session.lose_lease();
     }
 
@@ -232,11 +130,13 @@ impl Work<'_> {
         }
         let Some(log) = &self.session.transaction.log else { return false };
         let Some(replay) = log.replay else { return false };
-        let connection = &self.pools.connections[key];
-        let there = connection.defaults.clone();
-        let own = log.defaults.clone();
-        let is_known =
-            own.as_ref().is_some_and(|own| own.is_known() || !there.is_known()) || there.says_nothing();
+        if let Some(obstacle) = log.obstacle() {
+            self.lose_transaction(Some(key), obstacle);
+            return true;
+        }
+        let there = &self.pools.connections[key].defaults;
+        let own = log.defaults.as_ref();
+        let is_known = own.is_some_and(|own| own.is_known() || !there.is_known()) || there.says_nothing();
         if !is_known {
             self.lose_transaction(Some(key), Obstacle::Different);
             return true;
@@ -259,13 +159,29 @@ impl Work<'_> {
             }
             Numbering::Free | Numbering::Saved | Numbering::Forced => {}
         }
+        let asks_for_id = log.statement(replay.next).is_none_or(|statement| statement.traits.asks_for_id);
+        if asks_for_id && !self.knows_insert_id(key) {
+            return true;
+        }
+        self.replay_next(key)
+    }
+
+    /// The same for the next statement, of which all is known that it asks for.
+    fn replay_next(&mut self, key: ConnectionKey) -> bool {
+        let Some(log) = &self.session.transaction.log else { return false };
+        let Some(replay) = log.replay else { return false };
         let Some(statement) = log.statement(replay.next) else {
             self.replayed_all();
             return false;
         };
+        if statement.traits.asks_for_id && replay.id == InsertId::Asked {
+            self.lose_transaction(Some(key), Obstacle::EarlierStatement);
+            return true;
+        }
+        let connection = &self.pools.connections[key];
         // What is different there was a part of what the session had.
-        let state = match own.filter(|own| !Rc::ptr_eq(own, &there)) {
-            Some(own) => self.ctx.interner.intern(carried(&statement.state, &own, &there)),
+        let state = match log.defaults.as_ref().filter(|own| !Rc::ptr_eq(own, &connection.defaults)) {
+            Some(own) => self.ctx.interner.intern(carried(&statement.state, own, &connection.defaults)),
             None => statement.state.clone(),
         };
         let execution = statement.execution.clone();
@@ -285,6 +201,11 @@ impl Work<'_> {
         if !Rc::ptr_eq(&connection.state, &state) {
             return self.replay_in(key, &state);
         }
+        if may_differ && replay.numbering == Numbering::Free && statement.traits.asks_for_id {
+            // A try would leave its own number where the next one looks for LAST_INSERT_ID().
+            self.note_replay(|replay| replay.numbering = Numbering::TakenBack);
+            return self.replay(key);
+        }
         if may_differ && replay.numbering == Numbering::Free {
             self.note_replay(|replay| replay.numbering = Numbering::Saved);
             return self.put_in_front(key, "SAVEPOINT weir_replay");
@@ -298,6 +219,49 @@ impl Work<'_> {
         self.pools.connections[key].send_query(self.ctx, text.as_bytes());
         self.pools.connections[key].expect(self.ctx, Expected::Sync(None));
         true
+    }
+
+    /// Asks the server for a number; the answer leads on.
+    pub(crate) fn ask_number(&mut self, key: ConnectionKey, text: &str) {
+        self.pools.connections[key].send_query(self.ctx, text.as_bytes());
+        self.pools.connections[key].expect(self.ctx, Expected::Number);
+    }
+
+    /// It is there.
+    pub(crate) fn number_read(&mut self, key: ConnectionKey) {
+        let bytes = std::mem::take(&mut self.pools.connections[key].settling.bytes);
+        let text = last_packet(&bytes).and_then(|row| Reader::new(row).lenenc_bytes().ok());
+        let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        self.note_replay(|replay| {
+            replay.number = number;
+            // A refusal has it begin anew.
+            if replay.inquiry == Inquiry::Read {
+                replay.inquiry = Inquiry::Commit;
+            }
+        });
+        self.go_on(key);
+    }
+
+    /// Sees whether LAST_INSERT_ID() is what it was. False if the server has to be asked for that; its answer leads on.
+    fn knows_insert_id(&mut self, key: ConnectionKey) -> bool {
+        let Some(log) = &self.session.transaction.log else { return true };
+        let Some(replay) = log.replay else { return true };
+        let told = log.told_before(replay.next);
+        match replay.id {
+            InsertId::Same => true,
+            _ if log.begun_with_id.is_some() || replay.is_on_its_lease || told.is_none() => true,
+            InsertId::Asked => {
+                if told == replay.number {
+                    self.note_replay(|replay| replay.id = InsertId::Same);
+                }
+                true
+            }
+            InsertId::Unknown => {
+                self.note_replay(|replay| replay.id = InsertId::Asked);
+                self.ask_number(key, "SELECT LAST_INSERT_ID()");
+                false
+            }
+        }
     }
 
     /// The same once the connection is in this state.
@@ -320,7 +284,11 @@ impl Work<'_> {
         let session = &mut *self.session;
         let Some(log) = &mut session.transaction.log else { return };
         log.digest.restart();
+        let has_hidden_code = log.statement(index).is_some_and(|statement| statement.traits.has_hidden_code);
         let connection = &mut self.pools.connections[key];
+        if has_hidden_code {
+            connection.traces.hidden_code_of.note(session.socket);
+        }
         let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
         let command = log.command(index);
         match execution {
@@ -345,9 +313,15 @@ impl Work<'_> {
     }
 
     /// A piece of the reply to a statement that runs again.
-    pub(crate) fn replay_piece(&mut self, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
+    pub(crate) fn replay_piece(
+        &mut self,
+        key: ConnectionKey,
+        step: Step,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
         let Some(log) = &mut self.session.transaction.log else { return Ok(()) };
         log.digest.take_step(step, bytes)?;
+        let mut has_failed = false;
         match step {
             Step::Control(Control::Ok | Control::ResultEnd, _) => {
                 let ok = OkPacket::parse(&bytes[HEADER_LEN..], BACKEND_CAPABILITIES)
@@ -363,16 +337,26 @@ impl Work<'_> {
             }
             Step::Control(Control::Err, _) => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
-                let is_rejected = err.code == LOCK_DEADLOCK.code
-                    || is_wsrep_refusal(err.code, err.message)
+                let is_by_server = is_wsrep_refusal(err.code, err.message)
                     || is_read_only(err.code, err.message)
                     || is_handing_over(err.code, err.message);
-                self.note_replay(|replay| replay.is_rejected |= is_rejected);
+                let is_deadlock = err.code == DEADLOCK;
+                let rejected = is_deadlock.then_some(Rejected::Deadlock);
+                let rejected = rejected.or(is_by_server.then_some(Rejected::ByServer));
+                self.note_replay(|replay| replay.rejected = replay.rejected.or(rejected));
+                has_failed = true;
             }
             Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {
                 return Err(BrokenReply::UnexpectedPacket(bytes.get(HEADER_LEN).copied().unwrap_or(0)));
             }
             _ => {}
+        }
+        if has_failed {
+            let connection = &mut self.pools.connections[key];
+            if !connection.access.greeted.is_mariadb {
+                connection.traces.unproven = Some(self.session.socket);
+            }
+            self.note_replay(|replay| replay.has_failed = true);
         }
         Ok(())
     }
@@ -385,8 +369,11 @@ impl Work<'_> {
         if let Some(obstacle) = log.obstacle() {
             return self.lose_transaction(Some(key), obstacle);
         }
-        if !is_same && replay.is_rejected && self.session.can_replay(self.ctx) {
-            return self.replay_elsewhere(key);
+        if let Some(rejected) = replay.rejected {
+            return match self.session.can_replay(self.ctx) {
+                true => self.replay_elsewhere(key, rejected),
+                false => self.lose_transaction(Some(key), Obstacle::TooManyAttempts),
+            };
         }
         if !is_same && replay.numbering == Numbering::Saved {
             // Perhaps only its number differs.
@@ -401,13 +388,31 @@ impl Work<'_> {
             Numbering::Forced => replay.numbering = Numbering::Used,
             _ => (replay.next, replay.numbering) = (replay.next + 1, Numbering::Free),
         });
+        if replay.has_failed {
+            // An error does not tell whether the transaction is still open: what follows would be on its own.
+            self.note_replay(|replay| replay.has_failed = false);
+            let connection = &mut self.pools.connections[key];
+            if let Some(buffer) = self.ctx.out.buffer(connection.socket) {
+                command::put_ping(buffer);
+            }
+            connection.expect(self.ctx, Expected::IsOpen);
+        }
         self.go_on(key);
+    }
+
+    /// The server says whether the transaction that runs again is still open.
+    pub(crate) fn take_is_open(&mut self, status: StatusFlags) {
+        if let Some(log) = self.session.transaction.log.as_mut().filter(|log| log.replay.is_some())
+            && !status.contains(StatusFlags::IN_TRANS)
+        {
+            log.block(Obstacle::Different);
+        }
     }
 
     fn replayed_all(&mut self) {
         let Some(log) = &mut self.session.transaction.log else { return };
-        log.replay = None;
-        if log.begun_with_id.is_some() {
+        let replay = log.replay.take().unwrap_or_default();
+        if log.begun_with_id.is_some() || replay.is_on_its_lease || replay.id == InsertId::Same {
             self.session.diagnostics.is_insert_id_lost = false;
             self.session.diagnostics.has_own_insert_id = true;
             self.pools.connections.retain_insert_id(self.session);
@@ -417,9 +422,11 @@ impl Work<'_> {
     }
 
     /// The server takes no statements now, or has undone what was run again: from the begin, on whatever server takes it.
-    pub(crate) fn replay_elsewhere(&mut self, key: ConnectionKey) {
-        let server = self.pools.connections[key].server;
-        self.pools.suspect(self.ctx, server);
+    pub(crate) fn replay_elsewhere(&mut self, key: ConnectionKey, because: Rejected) {
+        if because == Rejected::ByServer {
+            let server = self.pools.connections[key].server;
+            self.pools.suspect(self.ctx, server);
+        }
         self.discard_lease(key);
         self.session.begin_replay();
         self.look_elsewhere();
@@ -427,9 +434,10 @@ impl Work<'_> {
 
     /// A server does not prepare a statement that is to run again, or does not take the state in which it ran.
     pub(crate) fn replay_refused(&mut self, key: ConnectionKey, code: u16, text: &str) {
-        let is_of_moment = code == LOCK_DEADLOCK.code || is_wsrep_refusal(code, text.as_bytes());
+        let because = if code == DEADLOCK { Rejected::Deadlock } else { Rejected::ByServer };
+        let is_of_moment = code == DEADLOCK || is_wsrep_refusal(code, text.as_bytes());
         if is_of_moment && self.session.can_replay(self.ctx) {
-            return self.replay_elsewhere(key);
+            return self.replay_elsewhere(key, because);
         }
         tracing::info!(
             session = self.session.id,
@@ -467,6 +475,10 @@ impl Work<'_> {
         let message = message_of(obstacle);
         if self.session.input.upload.is_some() {
             return self.fail_session(LOCK_DEADLOCK, &message);
+        }
+        if self.session.execution.plan.kind() == CommandKind::LongData {
+            // Nothing answers that.
+            self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, (&*message).into())));
         }
         self.answer_error(LOCK_DEADLOCK, &message);
     }

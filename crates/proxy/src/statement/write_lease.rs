@@ -84,6 +84,13 @@ impl Work<'_> {
         if may_replay && self.pools.may_send(self.ctx, server, &self.session.execution) {
             return false;
         }
+        if self.session.is_to_replay() && self.session.input.upload.is_none() {
+            // It may run again wherever it may be written.
+            self.discard_lease(lease);
+            self.session.begin_replay_anew();
+            self.look_elsewhere();
+            return true;
+        }
         if self.pools.stays(self.session) || self.session.input.upload.is_some() {
             let session = &mut *self.session;
             let kept_back_since = &mut session.execution.tries.kept_back_since;

@@ -206,7 +206,7 @@ impl Worker {
         if let (Some(Expected::Replay), Some(holder)) =
             (connection.replies.expected.front(), connection.holder)
         {
-            return self.work(holder).replay_piece(step, bytes);
+            return self.work(holder).replay_piece(key, step, bytes);
         }
         let Step::Control(control, _) = step else {
             if connection.replies.is_asked_for_row() && matches!(step, Step::Pass(_)) {

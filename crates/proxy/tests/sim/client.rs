@@ -266,7 +266,11 @@ impl Client {
         }
         self.reply = Assembler::new();
         let Some((op, _)) = self.pending.pop_front() else { return Ok(()) };
-        trace!("client {} gets {}", self.index, format!("{reply:?}").get(..200).unwrap_or("a short reply"));
+        trace!(
+            "client {} gets {}",
+            self.index,
+            format!("{reply:?}").get(..200).map_or(format!("{reply:?}"), str::to_owned)
+        );
         let told = format!("{op:?}");
         self.take(op, reply, cluster, rules).map_err(|fault| format!("{fault}\n  to {told}"))
     }
@@ -488,7 +492,19 @@ impl Client {
             && message.contains("restoring the session's state");
         if code == 1213 {
             self.believed.in_transaction = false;
-            self.uncommitted.clear();
+            for name in std::mem::take(&mut self.uncommitted) {
+                if cluster.writes.get(&name).is_some_and(|write| write.committed != 0) {
+                    return Err(format!("write {name:?} was committed, and is said to be rolled back"));
+                }
+                cluster.given_up.insert(name);
+            }
+        }
+        let is_marked_commit = rules.marks_commits
+            && !rules.kills
+            && matches!(op, Op::Query(text) if text == "COMMIT")
+            && code == 1053;
+        if is_marked_commit && message.contains("with it: transaction: it may or may not") {
+            return Err(format!("of a COMMIT nobody is said to know: {message}"));
         }
         let is_fine = match code {
             1213 => {

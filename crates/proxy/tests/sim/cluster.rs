@@ -1,6 +1,6 @@
 //! Holds what all model servers have in common: the data (which writes have happened), and how far each server is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::token::Token;
 
@@ -32,12 +32,28 @@ pub(crate) struct Node {
     pub threads: u32,
 }
 
+/// Names a row of `weir.outcomes`.
+pub(crate) type OutcomeKey = (u64, u64);
+
+/// A change of such a row that is not committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutcomeChange {
+    pub key: OutcomeKey,
+    pub number: u64,
+    /// How often it had been changed before.
+    pub version: u64,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     pub nodes: Vec<Node>,
     pub writes: HashMap<(usize, usize), Write>,
     pub commits: u64,
     insert_ids: u64,
+    /// Rows of `weir.outcomes`: what they hold, and how often they were changed.
+    pub outcomes: HashMap<OutcomeKey, (u64, u64)>,
+    /// Writes whose clients were told that they are rolled back.
+    pub given_up: HashSet<(usize, usize)>,
     /// Transactions may run again on another server.
     pub replays: bool,
     /// What must not happen and did.
@@ -80,7 +96,32 @@ impl Cluster {
             if std::mem::replace(&mut write.committed, self.commits) != 0 {
                 self.faults.push(format!("a write was committed twice: {name:?}"));
             }
+            if self.given_up.contains(name) {
+                self.faults
+                    .push(format!("a write was committed that had been said to be rolled back: {name:?}"));
+            }
         }
+    }
+
+    /// What a row is to hold according to `INSERT INTO weir.outcomes ...`, whose numbers are these.
+    pub(crate) fn change_outcome(&self, numbers: &[u64]) -> Option<OutcomeChange> {
+        let (&[owner, slot, number], update) = numbers.split_first_chunk::<3>()?;
+        let (held, version) = self.outcomes.get(&(owner, slot)).copied().unwrap_or_default();
+        let number = match update {
+            [marker, _] if held == *marker => held,
+            _ => number,
+        };
+        Some(OutcomeChange { key: (owner, slot), number, version })
+    }
+
+    /// False if another one was faster.
+    pub(crate) fn commit_outcome(&mut self, change: OutcomeChange) -> bool {
+        let row = self.outcomes.entry(change.key).or_default();
+        if row.1 != change.version {
+            return false;
+        }
+        *row = (change.number, row.1 + 1);
+        true
     }
 
     pub(crate) fn roll_back(&mut self, names: &[(usize, usize)]) {

@@ -44,6 +44,7 @@ const CALM: Rules = Rules {
     kills: false,
     may_starve: false,
     is_replicated: false,
+    marks_commits: false,
     retry_buffer_bytes: 0,
     leaves_transactions: false,
     aborts: false,
@@ -149,6 +150,41 @@ fn results_are_held_back_and_servers_break() {
         ..CALM
     };
     run("results_are_held_back_and_servers_break", &rules);
+}
+
+/// Nobody is told that nobody knows of his COMMIT, unless the writer can't be reached for too long.
+#[test]
+fn commits_are_known_when_servers_break() {
+    let rules = Rules {
+        is_replicated: true,
+        marks_commits: true,
+        loses_connections: true,
+        may_starve: true,
+        aborts: true,
+        sleeps: true,
+        vanish_percent: 30,
+        ..CALM
+    };
+    run("commits_are_known_when_servers_break", &rules);
+}
+
+#[test]
+fn commits_are_known_or_not_when_everything_breaks() {
+    let rules = Rules {
+        is_replicated: true,
+        marks_commits: true,
+        loses_connections: true,
+        may_starve: true,
+        kills: true,
+        aborts: true,
+        turns_away: true,
+        reloads: true,
+        sleeps: true,
+        vanish_percent: 30,
+        workers: 2,
+        ..CALM
+    };
+    run("commits_are_known_or_not_when_everything_breaks", &rules);
 }
 
 #[test]

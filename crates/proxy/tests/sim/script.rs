@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     pub may_starve: bool,
     /// One writer, readers that follow.
     pub is_replicated: bool,
+    /// Transactions write a row that tells whether they were committed.
+    pub marks_commits: bool,
     /// Results of reads up to this size are held back until they are complete.
     pub retry_buffer_bytes: u32,
     /// Clients send reads of open transactions to the readers.

@@ -17,7 +17,7 @@ use weir_protocol::resultset::ColumnDefinition;
 use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, OutcomeChange};
 use crate::support::{self, SERVER_CAPABILITIES, take_packet};
 use crate::token::Token;
 
@@ -68,6 +68,8 @@ struct Session {
     is_undone: bool,
     warnings: Vec<String>,
     uncommitted: Vec<(usize, usize)>,
+    /// Its row of `weir.outcomes`.
+    outcome: Option<OutcomeChange>,
     statements: HashMap<u32, Prepared>,
     is_tracking: bool,
     /// The last statement began a transaction, because autocommit is off.
@@ -167,6 +169,7 @@ impl Conn {
         if waits && self.session.in_transaction && !self.session.uncommitted.is_empty() {
             trace!("    server {} thread {} is aborted", self.node, self.thread);
             cluster.roll_back(&std::mem::take(&mut self.session.uncommitted));
+            self.session.outcome = None;
             self.session.in_transaction = false;
             self.is_aborted = true;
         }
@@ -298,7 +301,12 @@ impl Conn {
         } else {
             match text {
                 "BEGIN" => self.begin(cluster),
-                "COMMIT" => self.end(cluster, true),
+                "COMMIT" | "COMMIT AND NO CHAIN NO RELEASE" => self.end(cluster, true),
+                "SELECT LAST_INSERT_ID()" => {
+                    let id = self.session.insert_id.to_string();
+                    self.rows(&["LAST_INSERT_ID()"], &[&[&id]]);
+                }
+                text if text.contains(" weir.outcomes ") => self.outcome(cluster, text),
                 "ROLLBACK" | "ROLLBACK AND NO CHAIN NO RELEASE" => self.end(cluster, false),
                 "SAVEPOINT weir_replay" => {
                     self.session.savepoint = self.session.uncommitted.len();
@@ -408,6 +416,8 @@ impl Conn {
             cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
             gtid = format!("100-1-{}", cluster.commits);
             tracks.push(SessionTrack::SystemVariable { name: b"last_gtid", value: gtid.as_bytes() });
+        } else {
+            tracks.push(SessionTrack::TransactionState(b"T___W___"));
         }
         let warnings = u16::from(token.wishes.warns);
         if token.wishes.warns {
@@ -419,6 +429,30 @@ impl Conn {
             warnings,
             ..ok
         });
+    }
+
+    /// A transaction's row, which is written in front of its COMMIT, or looked for when the answer to that is lost.
+    fn outcome(&mut self, cluster: &mut Cluster, text: &str) {
+        let digits = text.split(|letter: char| !letter.is_ascii_digit());
+        let numbers: Vec<u64> = digits.filter_map(|number| number.parse().ok()).collect();
+        if let (true, [owner, slot]) = (text.starts_with("SELECT number"), &numbers[..]) {
+            let key = (*owner, *slot);
+            let own = self.session.outcome.filter(|change| change.key == key).map(|change| change.number);
+            let held = own.or(cluster.outcomes.get(&key).map(|row| row.0)).map(|number| number.to_string());
+            let row = held.as_deref().map(|held| [held]);
+            let rows: Vec<&[&str]> = row.iter().map(|row| row.as_slice()).collect();
+            return self.rows(&["number"], &rows);
+        }
+        let Some(change) = cluster.change_outcome(&numbers) else {
+            return cluster.fault(format!("a server was sent {text:?}"));
+        };
+        self.session.in_transaction |= self.variable("autocommit") == "OFF";
+        if self.session.in_transaction {
+            self.session.outcome = Some(change);
+        } else if !cluster.commit_outcome(change) {
+            cluster.fault("a row of weir.outcomes has changed in one statement");
+        }
+        self.ok(self.status(), &[], |ok| ok);
     }
 
     /// Compares what the statement's session believes with what is.
@@ -456,6 +490,7 @@ impl Conn {
 
     fn begin(&mut self, cluster: &mut Cluster) {
         cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
+        self.session.outcome = None;
         self.session.in_transaction = true;
         let tracks = [
             SessionTrack::TransactionState(b"T_______"),
@@ -466,6 +501,14 @@ impl Conn {
 
     fn end(&mut self, cluster: &mut Cluster, commits: bool) {
         let writes = std::mem::take(&mut self.session.uncommitted);
+        let change = self.session.outcome.take();
+        if commits && change.is_some_and(|change| !cluster.commit_outcome(change)) {
+            // Another one has changed its row.
+            cluster.roll_back(&writes);
+            self.session.in_transaction = false;
+            self.session.is_undone = true;
+            return self.error(error::LOCK_DEADLOCK, "Deadlock: another write set came first");
+        }
         let gtid = format!("100-1-{}", cluster.commits + 1);
         let mut tracks = Vec::new();
         if commits && !writes.is_empty() {

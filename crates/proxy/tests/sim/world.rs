@@ -501,6 +501,7 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
         group.is_replicated = true;
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
         (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
+        group.marks_commits = rules.marks_commits;
     }
     groups
 }

@@ -1,0 +1,163 @@
+//! Keeps the log of a session's open transaction: when it begins, what is added, what ends it. See
+//! [`crate::statement::replay`] for what it is for.
+
+use std::rc::Rc;
+
+use weir_protocol::error::LOCK_DEADLOCK;
+use weir_session::pin::Pins;
+use weir_sql::{Kind, Uses};
+
+use crate::plan::repetition::Repetition;
+use crate::pool::pools::Pools;
+use crate::session::Session;
+use crate::session::execution::Ending;
+use crate::session::retained::Retained;
+use crate::session::text::has_word;
+use crate::session::transaction_log::{Obstacle, Traits};
+use crate::snapshot::StrictRead;
+
+/// ER_LOCK_WAIT_TIMEOUT
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+/// ER_LOCK_DEADLOCK
+const DEADLOCK: u16 = LOCK_DEADLOCK.code;
+
+impl Pools {
+    /// How long a log of the session's transaction may become; 0: none is kept.
+    fn log_bytes_max(&self, session: &Session) -> usize {
+        if session.is_bound() || session.stay.detour.is_some() {
+            return 0;
+        }
+        // Where the transaction is, whatever a rule says of a single statement.
+        let begun_in = session.transaction.log.as_ref().map(|log| log.hostgroup);
+        let group = self.groups.get(&begun_in.unwrap_or(session.execution.hostgroup));
+        // Where one server is alone there is no other.
+        let group = group.filter(|group| group.reader_hostgroup.is_some());
+        group.map_or(0, |group| group.transaction_replay_max_bytes as usize)
+    }
+
+    /// Whether a log of the session's transaction is kept, which may be for its end alone.
+    fn keeps_log(&self, session: &Session) -> bool {
+        self.log_bytes_max(session) > 0 || self.marks_commits(session)
+    }
+
+    /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
+    pub(crate) fn begin_logging(&mut self, session: &mut Session) {
+        if session.stay.detour.is_some() {
+            return;
+        }
+        let begins = session.execution.plan.repetition(true) == Repetition::Begins;
+        if begins || !session.pins.pins().contains(Pins::TRANSACTION) {
+            // BEGIN commits what is open; and something may have ended it that nobody has told.
+            self.end_log(session);
+        }
+        if session.transaction.log.is_none() {
+            if (!begins && session.transaction.is_autocommit) || !self.keeps_log(session) {
+                return;
+            }
+            let mut log = self.spare_logs.pop().unwrap_or_default();
+            let others = session.pins.pins() - Pins::TRANSACTION - Pins::SAVEPOINT;
+            if others.contains(Pins::NEXT_TRANSACTION) {
+                log.block(Obstacle::Announced);
+            } else if !others.is_empty() || (!begins && !session.pins.is_empty()) {
+                log.block(Obstacle::EarlierStatement);
+            }
+            log.hostgroup = session.execution.hostgroup;
+            let knows_id = !session.diagnostics.is_insert_id_lost
+                && !session.diagnostics.retained.contains(Retained::INSERT_ID)
+                && session.diagnostics.fetching == 0;
+            log.begun_with_id = knows_id.then_some(session.diagnostics.last_insert_id);
+            let group = self.groups.get(&session.execution.hostgroup);
+            if begins && has_word(session.statement_text(), "snapshot") {
+                // What it sees belongs to a position that SHOW STATUS tells.
+                log.block(Obstacle::Statement);
+            }
+            log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
+            session.transaction.log = Some(log);
+        }
+        if let Some(log) = &mut session.transaction.log {
+            log.digest.restart();
+        }
+    }
+
+    /// A statement has been answered, and its session's pins are as its server says.
+    pub(crate) fn log_in_transaction(&mut self, session: &mut Session) {
+        if session.transaction.log.is_none() || session.stay.detour.is_some() {
+            return;
+        }
+        let plan = &session.execution.plan;
+        let kind = plan.statement().kind;
+        // COMMIT AND CHAIN begins one that has no BEGIN.
+        let is_open =
+            session.pins.pins().contains(Pins::TRANSACTION) && !matches!(kind, Kind::Commit | Kind::Rollback);
+        if !is_open {
+            return self.end_log(session);
+        }
+        let repetition = plan.repetition(session.tracked.is_text_certain);
+        let bytes_max = self.log_bytes_max(session);
+        let defaults = session.tracked.defaults.clone();
+        let may_write = session.execution.plan.may_write_rows();
+        let asks_for_id = session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID);
+        let Some(mut log) = session.transaction.log.take() else { return };
+        // A COMMIT that has failed writes another one.
+        log.marker = None;
+        let is_based_elsewhere = match (&log.defaults, &defaults) {
+            (Some(known), Some(now)) => !Rc::ptr_eq(known, now),
+            _ => false,
+        };
+        log.defaults = defaults;
+        log.may_have_written |= may_write;
+        match (repetition, session.obstacle_to_repetition()) {
+            _ if is_based_elsewhere || session.execution.ending == Ending::None => {
+                log.block(Obstacle::Statement)
+            }
+            // Whether the whole transaction is undone then depends on the server; and a trigger's own 1213 looks like a
+            // server's.
+            _ if matches!(session.execution.ending, Ending::Err(LOCK_WAIT_TIMEOUT | DEADLOCK)) => {
+                log.block(Obstacle::Statement);
+            }
+            // The one before goes on.
+            (Repetition::Begins, _) if matches!(session.execution.ending, Ending::Err(_)) => {
+                log.block(Obstacle::Statement);
+            }
+            // What a statement has written without a transaction before it failed is told with the next one.
+            _ if matches!(session.execution.ending, Ending::Err(_)) && may_write && !log.keeps_to_itself => {
+                log.block(Obstacle::Statement);
+            }
+            (Repetition::Apart, _) => {}
+            _ if asks_for_id && log.begun_with_id.is_none() && log.told_before(usize::MAX).is_none() => {
+                log.block(Obstacle::EarlierStatement);
+            }
+            (Repetition::Never, _) => log.block(Obstacle::Statement),
+            _ if session.input.command_bytes > bytes_max => log.block(Obstacle::TooLong),
+            (_, Some(obstacle)) => log.block(obstacle),
+            (Repetition::Again | Repetition::Begins, None) => {
+                let told = match session.execution.ending {
+                    Ending::Ok { insert_id, .. } => insert_id,
+                    _ => 0,
+                };
+                let insert_id = if matches!(kind, Kind::Insert | Kind::Replace) { told } else { 0 };
+                let (state, execution) = (session.tracked.state.clone(), session.logged_execution());
+                let traits =
+                    Traits { asks_for_id, has_hidden_code: session.execution.plan.statement().hidden_code };
+                log.add(state, execution, (insert_id, traits), bytes_max, |out| session.put_logged(out));
+            }
+        }
+        session.transaction.log = Some(log);
+    }
+}
+
+/// Logs that are kept for the next transactions of a worker.
+const SPARE_LOGS_MAX: usize = 64;
+
+impl Pools {
+    /// A session's transaction is over, or lost.
+    pub(crate) fn end_log(&mut self, session: &mut Session) {
+        if let Some(mut log) = session.transaction.log.take() {
+            self.outcomes.free.extend(log.outcome_slot);
+            log.clear();
+            if self.spare_logs.len() < SPARE_LOGS_MAX {
+                self.spare_logs.push(log);
+            }
+        }
+    }
+}
