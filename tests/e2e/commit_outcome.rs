@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, OUTCOMES_TABLE, Weir, WeirConfig, hostgroup};
 
 use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
@@ -30,12 +30,6 @@ const DEADLOCK: u16 = 1213;
 const MARK: &[u8] = b"/* cut */";
 const COMMIT: &str = "COMMIT /* cut */";
 
-/// As the guide has it (docs/guide/replay.md).
-pub(crate) const TABLE: &str = "CREATE DATABASE IF NOT EXISTS weir; \
-    CREATE TABLE IF NOT EXISTS weir.outcomes (owner BIGINT UNSIGNED NOT NULL, slot INT UNSIGNED NOT NULL, \
-    number BIGINT UNSIGNED NOT NULL, written_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE \
-    CURRENT_TIMESTAMP, PRIMARY KEY (owner, slot)) ENGINE = InnoDB";
-
 /// A Weir whose way to the writer, n2, breaks when a COMMIT of this kind has passed it, and before its answer does; or
 /// before that.
 fn cutting(
@@ -46,7 +40,7 @@ fn cutting(
 ) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
-    cluster.node(1).root_query(TABLE)?;
+    cluster.node(1).root_query(OUTCOMES_TABLE)?;
     env.wait_applied()?;
     let way = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
     let forwarder = Forwarder::start_with_cut(way, cluster.node(2).addr(), Cut { mark: MARK, after_bytes })?;
@@ -142,7 +136,7 @@ fn not_carried_out(env: &Env) -> CaseResult {
 fn without_rights(env: &Env) -> CaseResult {
     let place = Place::with(env, 64 << 10, "marker")?;
     let cluster = env.cluster()?;
-    cluster.node(1).root_query(TABLE)?;
+    cluster.node(1).root_query(OUTCOMES_TABLE)?;
     cluster
         .node(1)
         .root_query("GRANT ALL ON limited.* TO limited@'%'; CREATE DATABASE IF NOT EXISTS limited")?;

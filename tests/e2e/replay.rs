@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, TestkitError, Weir, hostgroup};
+use weir_testkit::{Account, OUTCOMES_TABLE, TestkitError, Weir, hostgroup};
 use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
-use crate::{commit_outcome, switchover};
+use crate::switchover;
 
 /// The number, the SQLSTATE and the text of an error.
 pub(crate) fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
@@ -460,7 +460,7 @@ fn forced(env: &Env) -> CaseResult {
 pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
     const CLIENTS: usize = 8;
     if is_marked {
-        env.cluster()?.node(1).root_query(commit_outcome::TABLE)?;
+        env.cluster()?.node(1).root_query(OUTCOMES_TABLE)?;
         env.wait_applied()?;
     }
     let place = Place::with(env, BYTES_MAX, if is_marked { "marker" } else { "off" })?;

@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// sysbench's transactions per second, all threads together; 0 for as many as possible [default: 0]
     #[arg(long, value_parser = value_parser!(u32).range(0..=100_000), value_name = "N")]
     rate: Option<u32>,
+    /// Have Weir run open transactions again, and find out what has become of COMMITs (docs/guide/replay.md)
+    #[arg(long)]
+    pub(crate) replay: bool,
     /// Fewer switchovers and cycles, shorter waits: rough figures in less time
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,

@@ -11,8 +11,8 @@ use weir_lab::probe::Target;
 use weir_lab::servers::network::{Member, client_address};
 use weir_lab::servers::{RunningWeir, Servers};
 use weir_testkit::{
-    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, TestkitError, WeirConfig,
-    preflight,
+    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, OUTCOMES_TABLE, TestkitError,
+    WeirConfig, hostgroup, preflight,
 };
 
 use crate::stage::{CHECK_USER, Stage};
@@ -105,6 +105,11 @@ pub(crate) fn start_weir(
 ) -> Result<RunningWeir, Error> {
     let mut config = stage.servers()?.weir_config(preflight::free_address(Ipv4Addr::LOCALHOST)?);
     change(&mut config);
+    if stage.args.replay {
+        config.replay(hostgroup::WRITER);
+        let node = stage.cluster()?.nodes().iter().find(|node| node.is_running());
+        node.map(|node| node.root_query(OUTCOMES_TABLE)).transpose()?;
+    }
     let (binary, name) = (stage.args.servers.weir_binary()?, format!("weir-{}", stage.number()));
     ready(RunningWeir::start(binary, &config, stage.dir()?, &name)?, stage)
 }

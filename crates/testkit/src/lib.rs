@@ -41,4 +41,4 @@ pub use run_dir::{ROOT, RunDir, clean};
 pub use rustix::process::Signal;
 pub use sysbench::{Sysbench, SysbenchReport, SysbenchRun};
 pub use template::cache_dir;
-pub use weir::{Weir, WeirConfig, hostgroup, weir_binary};
+pub use weir::{OUTCOMES_TABLE, Weir, WeirConfig, hostgroup, weir_binary};

@@ -28,6 +28,12 @@ pub mod hostgroup {
     pub const OFFLINE: i64 = 9101;
 }
 
+/// The table of `commit_outcome = 'marker'`, as the guide has it (docs/guide/replay.md).
+pub const OUTCOMES_TABLE: &str = "CREATE DATABASE IF NOT EXISTS weir; \
+    CREATE TABLE IF NOT EXISTS weir.outcomes (owner BIGINT UNSIGNED NOT NULL, slot INT UNSIGNED NOT NULL, \
+    number BIGINT UNSIGNED NOT NULL, written_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE \
+    CURRENT_TIMESTAMP, PRIMARY KEY (owner, slot)) ENGINE = InnoDB";
+
 /// A Weir configuration: a TOML document with the tables that nearly every test needs, open to any change.
 #[derive(Debug, Clone)]
 pub struct WeirConfig {
@@ -46,6 +52,17 @@ impl WeirConfig {
         // Many run on one machine.
         config.admin_variable("mysql_ifaces", "");
         config
+    }
+
+    /// Has open transactions run again whose server is lost, and their COMMITs looked for. The servers need
+    /// [`OUTCOMES_TABLE`].
+    pub fn replay(&mut self, hostgroup: i64) -> &mut Self {
+        let row = [
+            ("hostgroup_id", hostgroup.into()),
+            ("transaction_replay_max_bytes", (256 << 10).into()),
+            ("commit_outcome", "marker".into()),
+        ];
+        self.push("weir_hostgroups", &row)
     }
 
     /// Has an admin port, which others of this machine don't.

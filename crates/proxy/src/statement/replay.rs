@@ -42,10 +42,27 @@ use crate::session::transaction_log::{
     Inquiry, InsertId, LoggedExecution, Numbering, Obstacle, Rejected, Replay,
 };
 use crate::statement::prepare_connection::put_execution;
+use crate::stats::Totals;
 use crate::work::Work;
 
 /// ER_LOCK_DEADLOCK
 const DEADLOCK: u16 = LOCK_DEADLOCK.code;
+
+fn count_lost(totals: &mut Totals, obstacle: Obstacle) {
+    totals.transactions_lost += 1;
+    let reason = match obstacle {
+        Obstacle::Statement => &mut totals.lost_statement,
+        Obstacle::NonTransactionalTable => &mut totals.lost_non_transactional_table,
+        Obstacle::EarlierStatement => &mut totals.lost_earlier_statement,
+        Obstacle::SeveralIds => &mut totals.lost_several_ids,
+        Obstacle::Announced => &mut totals.lost_announced,
+        Obstacle::TooLong => &mut totals.lost_too_long,
+        Obstacle::HalfAnswered => &mut totals.lost_half_answered,
+        Obstacle::TooManyAttempts => &mut totals.lost_too_many_attempts,
+        Obstacle::Different => &mut totals.lost_different,
+    };
+    *reason += 1;
+}
 
 fn message_of(obstacle: Obstacle) -> String {
     format!(
@@ -60,7 +77,7 @@ impl Work<'_> {
     pub(crate) fn lose_transaction_next(&mut self) {
         let obstacle = self.session.why_lost();
         self.forget_transaction();
-        self.ctx.statistics.totals.transactions_lost += 1;
+        count_lost(&mut self.ctx.statistics.totals, obstacle);
         self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, message_of(obstacle).into())));
     }
 
@@ -471,7 +488,7 @@ impl Work<'_> {
             self.discard_lease(key);
         }
         self.forget_transaction();
-        self.ctx.statistics.totals.transactions_lost += 1;
+        count_lost(&mut self.ctx.statistics.totals, obstacle);
         let message = message_of(obstacle);
         if self.session.input.upload.is_some() {
             return self.fail_session(LOCK_DEADLOCK, &message);

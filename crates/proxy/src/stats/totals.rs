@@ -58,6 +58,24 @@ totals! {
     transactions_replayed,
     /// Transactions whose server was lost, and that could not be run again.
     transactions_lost,
+    /// Of these: because of a statement that must not run twice.
+    lost_statement,
+    /// Of these: because of a table without transactions.
+    lost_non_transactional_table,
+    /// Of these: because of what an earlier statement had left.
+    lost_earlier_statement,
+    /// Of these: because of several AUTO_INCREMENT values of one statement.
+    lost_several_ids,
+    /// Of these: because of SET TRANSACTION in front.
+    lost_announced,
+    /// Of these: because of its length.
+    lost_too_long,
+    /// Of these: because of a part of an answer.
+    lost_half_answered,
+    /// Of these: because of too many attempts.
+    lost_too_many_attempts,
+    /// Of these: because of another answer.
+    lost_different,
     /// Times that a server was asked whether a transaction had been committed.
     outcomes_asked,
     /// Times that it was.

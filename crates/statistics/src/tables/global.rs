@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 44] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 53] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -52,6 +52,15 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 44] {
         ("Weir_deadlocks_told", totals.deadlocks_told),
         ("Weir_transactions_replayed", totals.transactions_replayed),
         ("Weir_transactions_lost", totals.transactions_lost),
+        ("Weir_transactions_lost_statement", totals.lost_statement),
+        ("Weir_transactions_lost_non_transactional_table", totals.lost_non_transactional_table),
+        ("Weir_transactions_lost_earlier_statement", totals.lost_earlier_statement),
+        ("Weir_transactions_lost_several_ids", totals.lost_several_ids),
+        ("Weir_transactions_lost_announced", totals.lost_announced),
+        ("Weir_transactions_lost_too_long", totals.lost_too_long),
+        ("Weir_transactions_lost_half_answered", totals.lost_half_answered),
+        ("Weir_transactions_lost_too_many_attempts", totals.lost_too_many_attempts),
+        ("Weir_transactions_lost_different", totals.lost_different),
         ("Weir_outcomes_asked", totals.outcomes_asked),
         ("Weir_outcomes_committed", totals.outcomes_committed),
         ("Weir_outcome_markers_refused", totals.outcome_markers_refused),
