@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use weir_lab::rows::Ledger;
 use weir_lab::{Error, Stop, exit_status};
-use weir_testkit::{Galera, GaleraOptions, Weir, WeirConfig, preflight, weir_binary};
+use weir_testkit::{
+    Galera, GaleraOptions, OUTCOMES_TABLE, Weir, WeirConfig, hostgroup, preflight, weir_binary,
+};
 
 use accidents::Accidents;
 use load::Load;
@@ -60,7 +62,10 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         ..GaleraOptions::demo()
     })?;
     println!("starting Weir on {LISTEN}");
-    let config = WeirConfig::for_cluster(&cluster, LISTEN);
+    let mut config = WeirConfig::for_cluster(&cluster, LISTEN);
+    // Transactions whose node stops go on at the next writer.
+    config.replay(hostgroup::WRITER);
+    cluster.node(1).root_query(OUTCOMES_TABLE)?;
     let weir = Weir::start(&binary, &config, cluster.dir(), "weir")?;
     println!(
         "ready after {:.1} s; configuration: {}",
