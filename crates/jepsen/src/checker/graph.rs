@@ -63,6 +63,10 @@ pub struct Graph {
 
 /// A cycle: each node, and the edge to the next one.
 type Cycle = Vec<(usize, Dependency)>;
+/// A node, and whether the edge to it missed a write, for whom that matters.
+type State = (usize, bool);
+/// Where a search came from.
+type Came = HashMap<State, (State, Dependency)>;
 
 impl Graph {
     /// So many transactions, without an edge.
@@ -211,7 +215,7 @@ impl Graph {
     /// The shortest way that a search may go; the state of each step says whether the one before missed a write.
     fn way(&mut self, search: &Search<'_>, from: usize, to: usize) -> Option<Cycle> {
         let begin = (from, search.kind == AnomalyKind::GNonadjacent);
-        let mut came: HashMap<(usize, bool), ((usize, bool), Dependency)> = HashMap::new();
+        let mut came: Came = HashMap::new();
         let mut open = VecDeque::from([begin]);
         while let Some(state @ (node, after_missed)) = open.pop_front() {
             let edges = self.edges.get(node).map_or(&[][..], Vec::as_slice);
@@ -329,12 +333,7 @@ impl Search<'_> {
 }
 
 /// The way that was found, from its begin on.
-fn backwards(
-    came: &HashMap<(usize, bool), ((usize, bool), Dependency)>,
-    begin: (usize, bool),
-    last: (usize, bool),
-    why: Dependency,
-) -> Cycle {
+fn backwards(came: &Came, begin: State, last: State, why: Dependency) -> Cycle {
     let mut way = vec![(last.0, why)];
     let mut at = last;
     while at != begin {

@@ -227,7 +227,8 @@ impl History {
                 });
                 continue;
             }
-            let Some(transaction) = open.remove(&entry.process).and_then(|id| transactions.get_mut(id)) else {
+            let Some(transaction) = open.remove(&entry.process).and_then(|id| transactions.get_mut(id))
+            else {
                 continue;
             };
             (transaction.ops, transaction.error) = (entry.ops.clone(), entry.error.clone());

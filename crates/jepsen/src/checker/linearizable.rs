@@ -114,11 +114,8 @@ impl<'a> Search<'a> {
             places.push((operation.transaction.completed_ns, true, 2 * n + 2));
         }
         places.sort_unstable();
-        let mut search = Search {
-            operations,
-            next: vec![END; places.len() + 1],
-            before: vec![0; places.len() + 1],
-        };
+        let mut search =
+            Search { operations, next: vec![END; places.len() + 1], before: vec![0; places.len() + 1] };
         let mut last = 0;
         for (_, _, place) in places {
             (search.next[last], search.before[place]) = (place, last);
@@ -220,11 +217,7 @@ mod tests {
         // Figures of Herlihy, Wing, "Linearizability" (1990), with registers in place of queues.
         let good = [(0, 10, Kind::Ok, write(1)), (5, 15, Kind::Ok, read(0)), (6, 20, Kind::Ok, read(1))];
         assert!(names(&good).is_empty());
-        let back = [
-            (0, 30, Kind::Ok, write(1)),
-            (5, 10, Kind::Ok, read(1)),
-            (15, 20, Kind::Ok, read(0)),
-        ];
+        let back = [(0, 30, Kind::Ok, write(1)), (5, 10, Kind::Ok, read(1)), (15, 20, Kind::Ok, read(0))];
         assert_eq!(names(&back), ["not-linearizable"]);
         let stale = [(0, 10, Kind::Ok, write(1)), (20, 30, Kind::Ok, read(0))];
         assert_eq!(names(&stale), ["not-linearizable"]);
@@ -246,11 +239,7 @@ mod tests {
 
     #[test]
     fn unknown_writes_may_happen_late_or_never_and_failed_ones_must_not() {
-        let late = [
-            (0, 10, Kind::Info, write(1)),
-            (20, 30, Kind::Ok, read(0)),
-            (40, 50, Kind::Ok, read(1)),
-        ];
+        let late = [(0, 10, Kind::Info, write(1)), (20, 30, Kind::Ok, read(0)), (40, 50, Kind::Ok, read(1))];
         assert!(names(&late).is_empty());
         assert!(names(&[(0, 10, Kind::Info, write(1)), (20, 30, Kind::Ok, read(0))]).is_empty());
         let failed = [(0, 10, Kind::Fail, write(1)), (20, 30, Kind::Ok, read(1))];

@@ -185,13 +185,7 @@ impl Reader<'_> {
     fn depend(&mut self, key: Key, others: &[Value]) {
         for (at, value) in others.iter().enumerate() {
             let is_newest = at + 1 == others.len();
-            self.writers.judge(
-                self.transaction,
-                (key, *value),
-                is_newest,
-                self.transactions,
-                self.findings,
-            );
+            self.writers.judge(self.transaction, (key, *value), is_newest, self.transactions, self.findings);
         }
         let id = self.transaction.id;
         let writer = |value: &Value| Some(self.writers.find((key, *value))?.transaction);
@@ -268,10 +262,8 @@ mod tests {
         ];
         // The reader also comes before and after its writer.
         assert_eq!(names(&intermediate), ["G1b", "G-single"]);
-        let circular = [
-            (Kind::Ok, vec![append(1, 1), list(2, &[1])]),
-            (Kind::Ok, vec![append(2, 1), list(1, &[1])]),
-        ];
+        let circular =
+            [(Kind::Ok, vec![append(1, 1), list(2, &[1])]), (Kind::Ok, vec![append(2, 1), list(1, &[1])])];
         assert_eq!(names(&circular), ["G1c"]);
     }
 

@@ -20,4 +20,4 @@ pub mod set;
 mod versions;
 
 pub use anomaly::{Anomaly, AnomalyKind, Class, Findings, Order};
-pub use history::{Entry, History, Kind, Key, Op, Outcome, Transaction, Value};
+pub use history::{Entry, History, Key, Kind, Op, Outcome, Transaction, Value};

@@ -204,15 +204,13 @@ mod tests {
         assert_eq!(names(&[(Kind::Fail, vec![write(1, 1)]), (Kind::Ok, vec![read(1, 1)])]), ["G1a"]);
         let intermediate = [(Kind::Ok, vec![write(1, 1), write(1, 2)]), (Kind::Ok, vec![read(1, 1)])];
         assert!(names(&intermediate).contains(&"G1b".to_owned()));
-        let circular =
-            [(Kind::Ok, vec![write(1, 1), read(2, 1)]), (Kind::Ok, vec![write(2, 1), read(1, 1)])];
+        let circular = [(Kind::Ok, vec![write(1, 1), read(2, 1)]), (Kind::Ok, vec![write(2, 1), read(1, 1)])];
         assert_eq!(names(&circular), ["G1c"]);
     }
 
     #[test]
     fn lost_updates_read_skew_and_write_skew_are_told_apart() {
-        let lost =
-            [(Kind::Ok, vec![read(1, 0), write(1, 1)]), (Kind::Ok, vec![read(1, 0), write(1, 2)])];
+        let lost = [(Kind::Ok, vec![read(1, 0), write(1, 1)]), (Kind::Ok, vec![read(1, 0), write(1, 2)])];
         assert!(names(&lost).contains(&"lost-update".to_owned()), "{:?}", names(&lost));
         let skew = [
             (Kind::Ok, vec![read(1, 0), read(2, 0), write(1, 1), write(2, 1)]),
@@ -230,7 +228,10 @@ mod tests {
     fn writes_that_replace_each_other_in_a_circle_are_found() {
         let circle = [(Kind::Ok, vec![read(1, 2), write(1, 1)]), (Kind::Ok, vec![read(1, 1), write(1, 2)])];
         let found = names(&circle);
-        assert!(found.contains(&"cyclic-versions".to_owned()) && found.contains(&"G0".to_owned()), "{found:?}");
+        assert!(
+            found.contains(&"cyclic-versions".to_owned()) && found.contains(&"G0".to_owned()),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn check(history: &History, order: Order) -> Findings {
                 Op::Write { key, value } => drop(session.written.insert(*key, (*value, transaction.id))),
                 Op::Read { key, found: Some(value) } => {
                     session.judge(transaction, *key, *value, &mut findings);
-                    if order == Order::RealTime {
+                    if order == Order::RealTime || transaction.is_final {
                         judge_clock(transaction, (*key, *value), &acknowledged, &mut findings);
                     }
                 }
@@ -90,7 +90,10 @@ fn judge_clock(
     let before = writes.partition_point(|(end, ..)| *end < reader.invoked_ns);
     let newest = before.checked_sub(1).and_then(|at| writes.get(at));
     if let Some((_, newest, id)) = newest.filter(|(_, newest, _)| value < *newest) {
-        let class = Class { kind: AnomalyKind::Stale, order: Order::RealTime };
+        let class = match reader.is_final {
+            true => Class::of(AnomalyKind::Lost),
+            false => Class { kind: AnomalyKind::Stale, order: Order::RealTime },
+        };
         let words = format!("{key} is {value}, and {newest} was acknowledged before");
         findings.add(class, Some(key), vec![*id, reader.id], words);
     }
@@ -135,6 +138,9 @@ mod tests {
         history.push(1, 0, 20, Kind::Ok, vec![write(1)]);
         history.push(2, 10, 30, Kind::Ok, vec![read(0)]);
         assert!(check(&history, Order::RealTime).names().is_empty());
+        let mut lost = history.clone();
+        lost.push_final(vec![read(0)]);
+        assert_eq!(check(&lost, Order::Session).names(), ["lost"]);
         history.push(2, 40, 50, Kind::Ok, vec![read(0)]);
         assert_eq!(check(&history, Order::RealTime).names(), ["stale-read-realtime"]);
     }
