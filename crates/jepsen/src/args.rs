@@ -19,6 +19,7 @@ const EXAMPLES: &str = "Examples:
   weir-jepsen --places galera,galera5,group --time 60m
   weir-jepsen --workloads list-append,bank --nemesis kill,pause --levels global --seed 7
   weir-jepsen --peers direct,haproxy,weir --nemesis none      Galera alone, behind HAProxy, behind Weir
+  weir-jepsen --peers direct --nemesis none --server-settings innodb_snapshot_isolation=OFF
   weir-jepsen --guards all                                    each guard off: the fault must be found
   weir-jepsen --nemesis kill --interval 20s --time 30m        memory and connections under kills
 
@@ -68,6 +69,9 @@ pub(crate) struct Args {
     /// Weir's transaction_replay_max_bytes; 0: no transaction runs again
     #[arg(long, default_value_t = 262_144, value_name = "BYTES")]
     pub(crate) replay_bytes: i64,
+    /// Further lines of the Galera nodes' my.cnf, separated by semicolons; they win over those that keep anomalies away
+    #[arg(long, default_value = "", value_name = "LINES")]
+    pub(crate) server_settings: String,
     /// Instead of all that: runs in which one guard is off, and whether its fault is found
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     guards: Vec<Guard>,

@@ -2,6 +2,8 @@
 //!
 //! A guard that gets a switch gets a variant here, its setting in [`Guard`]'s functions, and leaves [`WITHOUT_SWITCH`].
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -90,8 +92,14 @@ impl Guard {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Guard::FlushLog => &[Fault::All],
+            Guard::Consistency | Guard::OneWriter => &[Fault::Lag],
             _ => &[],
         }
+    }
+
+    /// Quiet time between two faults: a reader that is late has to be late often.
+    pub(crate) fn interval(self) -> Option<Duration> {
+        matches!(self, Guard::Consistency | Guard::OneWriter).then_some(Duration::from_millis(400))
     }
 
     /// What is set on every server before, and what undoes it.

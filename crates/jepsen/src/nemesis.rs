@@ -18,6 +18,8 @@ use crate::stage::Stage;
 const AWAY_MS: std::ops::Range<u64> = 500..4_000;
 /// A paused or cut off one: from less than its cluster takes to give it up to more.
 const SILENT_MS: std::ops::Range<u64> = 1_000..9_000;
+/// How long a reader applies nothing, seconds.
+const LOCK_S: f64 = 0.3;
 /// How long a switchover lets transactions end, milliseconds.
 const GRACE_MS: &str = "2000";
 
@@ -39,6 +41,8 @@ pub(crate) enum Fault {
     Partition,
     /// A server is cut off, and another one is killed meanwhile.
     PartitionKill,
+    /// FLUSH TABLES WITH READ LOCK on a reader for 300 ms: it applies nothing meanwhile.
+    Lag,
     /// `weir switchover`.
     Switchover,
     /// SIGKILL of a Weir, which is started again.
@@ -95,6 +99,20 @@ impl Fault {
             Fault::Several | Fault::All => several(stage, peer, random, self == Fault::All),
             Fault::Partition | Fault::PartitionKill => {
                 partition(stage, peer, random, self == Fault::PartitionKill)
+            }
+            Fault::Lag => {
+                let writer = writer(stage, peer)?;
+                let readers: Vec<Server> = stage
+                    .servers
+                    .awake()
+                    .into_iter()
+                    .filter(|server| Some(server) != writer.as_ref())
+                    .collect();
+                let reader = readers.get(random.below(readers.len()));
+                let reader = reader.ok_or_else(|| Error::Impossible("there is no reader".to_owned()))?;
+                let sql = format!("FLUSH TABLES WITH READ LOCK; DO SLEEP({LOCK_S}); UNLOCK TABLES");
+                stage.servers.root_query(reader.index, &sql)?;
+                Ok(reader.name.clone())
             }
             Fault::Switchover => switch_over(peer, random),
             Fault::WeirRestart => {

@@ -174,7 +174,8 @@ fn trouble(stage: &Stage<'_>, setup: &Setup, peer: &mut Peer) -> Result<Troubled
     let mut schedule = Schedule::new(faults);
     let (mut marks, mut rss_kib) = (Vec::new(), vec![Vec::new(); peer.slots().len()]);
     loop {
-        let interval_ms = u64::try_from(stage.args.interval.as_millis()).unwrap_or(u64::MAX);
+        let interval = setup.guard.and_then(Guard::interval).unwrap_or(stage.args.interval);
+        let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let quiet = Duration::from_millis(random.within(interval_ms / 2..interval_ms * 3 / 2 + 1));
         let next = Instant::now() + quiet;
         while Instant::now() < next.min(end) {
@@ -196,7 +197,9 @@ fn trouble(stage: &Stage<'_>, setup: &Setup, peer: &mut Peer) -> Result<Troubled
             }
             Ok(text) => text,
         };
-        progress(&format!("{fault}: {text}"));
+        if fault != Fault::Lag {
+            progress(&format!("{fault}: {text}"));
+        }
         marks.push(Mark { from_ns, to_ns: Moment::now().0, fault, text });
     }
     nemesis::heal(stage)?;

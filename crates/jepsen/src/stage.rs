@@ -21,7 +21,9 @@ pub(crate) const SCHEMA: &str = "jepsen";
 /// HAProxy's check logs in with it.
 pub(crate) const CHECK_USER: &str = "haproxy_check";
 /// Nothing that was acknowledged may be lost in a crash, and snapshots are snapshots: what docs/guide/consistency.md asks for.
-const GALERA_SETTINGS: &str = "innodb_flush_log_at_trx_commit=1\ninnodb_snapshot_isolation=ON";
+/// In memory (/dev/shm) InnoDB takes its log for persistent memory, of which a crash loses nothing whatever the settings are.
+const GALERA_SETTINGS: &str = "innodb_flush_log_at_trx_commit=1\ninnodb_snapshot_isolation=ON\n\
+    loose-innodb_log_file_mmap=OFF";
 /// Rows of one INSERT.
 const ROWS_AT_ONCE: u64 = 5_000;
 
@@ -157,6 +159,10 @@ fn start(args: &Args, place: Place, stop: &Stop, places: Vec<weir_testkit::Place
         options.places = places;
         options.extra_cnf.push('\n');
         options.extra_cnf.push_str(GALERA_SETTINGS);
+        for line in args.server_settings.split(';') {
+            options.extra_cnf.push('\n');
+            options.extra_cnf.push_str(line.trim());
+        }
     })?;
     Ok(Servers::Galera(galera))
 }

@@ -161,6 +161,7 @@ pub(crate) struct Generator<'a> {
     number: u64,
     sessions: u64,
     counter: Value,
+    has_written: bool,
     last_read: Option<(Key, Value)>,
 }
 
@@ -174,7 +175,16 @@ impl<'a> Generator<'a> {
         sessions: u64,
     ) -> Generator<'a> {
         let random = SplitMix::new(seed.wrapping_mul(1_000_003).wrapping_add(number + 1));
-        Generator { workload, supply, random, number, sessions, counter: 0, last_read: None }
+        Generator {
+            workload,
+            supply,
+            random,
+            number,
+            sessions,
+            counter: 0,
+            has_written: false,
+            last_read: None,
+        }
     }
 
     /// The next transaction.
@@ -254,12 +264,16 @@ impl<'a> Generator<'a> {
     }
 
     fn session(&mut self) -> Op {
+        // Its own counter right after the write, before a replica may have it.
+        let has_written = std::mem::take(&mut self.has_written);
         match self.random.within(0..100) {
+            0..60 if has_written => Op::Read { key: self.number, found: None },
             0..35 => {
                 self.counter += 1;
+                self.has_written = true;
                 Op::Write { key: self.number, value: self.counter }
             }
-            35..65 => Op::Read { key: self.number, found: None },
+            35..50 => Op::Read { key: self.number, found: None },
             _ => Op::Read { key: self.random.within(0..self.sessions), found: None },
         }
     }
