@@ -74,7 +74,8 @@ impl Guard {
     /// At what level the sessions run.
     pub(crate) fn level(self) -> Level {
         match self {
-            Guard::Consistency => Level::Eventual,
+            // With one writer transactions on it need no level.
+            Guard::Consistency | Guard::OneWriter => Level::Eventual,
             _ => Level::Global,
         }
     }
@@ -83,6 +84,7 @@ impl Guard {
     pub(crate) fn workloads(self) -> &'static [Workload] {
         match self {
             Guard::FlushLog => &[Workload::ListAppend, Workload::Set],
+            Guard::OneWriter => &[Workload::ListAppend, Workload::RwRegister],
             Guard::SnapshotIsolation => &[Workload::ListAppend, Workload::RwRegister, Workload::Bank],
             _ => Workload::value_variants(),
         }
@@ -92,14 +94,19 @@ impl Guard {
     pub(crate) fn faults(self) -> &'static [Fault] {
         match self {
             Guard::FlushLog => &[Fault::All],
-            Guard::Consistency | Guard::OneWriter => &[Fault::Lag],
+            Guard::Consistency => &[Fault::Lag],
             _ => &[],
         }
     }
 
     /// Quiet time between two faults: a reader that is late has to be late often.
     pub(crate) fn interval(self) -> Option<Duration> {
-        matches!(self, Guard::Consistency | Guard::OneWriter).then_some(Duration::from_millis(400))
+        (self == Guard::Consistency).then_some(Duration::from_millis(400))
+    }
+
+    /// Whether all transactions begin with BEGIN, and so are the writer's.
+    pub(crate) fn has_only_begin(self) -> bool {
+        self == Guard::OneWriter
     }
 
     /// What is set on every server before, and what undoes it.

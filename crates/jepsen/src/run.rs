@@ -116,7 +116,8 @@ pub(crate) fn run(stage: &Stage<'_>, setup: &Setup) -> Result<Seen, Error> {
                 // Those of a workload are spread over the targets, whatever both numbers are.
                 let number = (n / setup.workloads.len()) as u64;
                 let target = targets.get((at + n / setup.workloads.len()) % targets.len()).unwrap_or(target);
-                let generator = Generator::new(workload, supply, seed + at as u64, number, of_each);
+                let generator = Generator::new(workload, supply, seed + at as u64, number, of_each)
+                    .only_begin(setup.guard.is_some_and(Guard::has_only_begin));
                 let session = Session::new(shared, target, workload, generator, n as u64);
                 Some((workload, scope.spawn(move || session.work())))
             })

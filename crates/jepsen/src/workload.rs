@@ -160,6 +160,7 @@ pub(crate) struct Generator<'a> {
     /// Its own counter's row, and how many there are.
     number: u64,
     sessions: u64,
+    only_begin: bool,
     counter: Value,
     has_written: bool,
     last_read: Option<(Key, Value)>,
@@ -175,16 +176,14 @@ impl<'a> Generator<'a> {
         sessions: u64,
     ) -> Generator<'a> {
         let random = SplitMix::new(seed.wrapping_mul(1_000_003).wrapping_add(number + 1));
-        Generator {
-            workload,
-            supply,
-            random,
-            number,
-            sessions,
-            counter: 0,
-            has_written: false,
-            last_read: None,
-        }
+        let (counter, has_written, only_begin, last_read) = (0, false, false, None);
+        Generator { workload, supply, random, number, sessions, only_begin, counter, has_written, last_read }
+    }
+
+    /// With BEGIN before every transaction: Weir sends all of it to the writer.
+    pub(crate) fn only_begin(mut self, only_begin: bool) -> Generator<'a> {
+        self.only_begin = only_begin;
+        self
     }
 
     /// The next transaction.
@@ -233,6 +232,7 @@ impl<'a> Generator<'a> {
             op(self, &mut ops);
         }
         let style = match (ops.iter().all(Op::is_read), ops.len()) {
+            _ if self.only_begin => Style::Begin,
             (_, 1) if self.random.percent(60) => Style::Autocommit,
             (true, _) if self.random.percent(80) => Style::ReadOnly,
             _ => Style::Begin,

@@ -300,7 +300,11 @@ impl Node {
     pub(super) fn last_seqno(&self) -> Result<i64, TestkitError> {
         let cnf = self.write_config()?;
         let seqno = match self.position_after_crash(&cnf)? {
-            Some(position) => position.rsplit_once(':').and_then(|(_, seqno)| seqno.parse().ok()),
+            // UUID:SEQNO, and with wsrep_gtid_mode the GTID behind a comma.
+            Some(position) => {
+                let seqno = position.split_once(':').map(|(_, rest)| rest.split(',').next().unwrap_or(rest));
+                seqno.and_then(|seqno| seqno.parse().ok())
+            }
             None => {
                 let state = fs::read_to_string(self.data_dir().join("grastate.dat")).unwrap_or_default();
                 let seqno = state.lines().find_map(|line| line.strip_prefix("seqno:"));
