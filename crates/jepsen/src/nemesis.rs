@@ -18,6 +18,9 @@ use crate::stage::Stage;
 const AWAY_MS: std::ops::Range<u64> = 500..4_000;
 /// A paused or cut off one: from less than its cluster takes to give it up to more.
 const SILENT_MS: std::ops::Range<u64> = 1_000..9_000;
+/// Attempts to make everything well, and the time between them.
+const HEALS: u32 = 5;
+const HEAL_PAUSE: Duration = Duration::from_secs(3);
 /// How long a reader applies nothing, seconds.
 const LOCK_S: f64 = 0.3;
 /// How long a switchover lets transactions end, milliseconds.
@@ -131,8 +134,19 @@ impl Fault {
     }
 }
 
-/// Makes everything well again, whatever was going on.
+/// Makes everything well again, whatever was going on. Members that are about to join by themselves take no orders.
 pub(crate) fn heal(stage: &Stage<'_>) -> Result<(), Error> {
+    for _ in 1..HEALS {
+        match heal_once(stage) {
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(_) => stage.stop.sleep(HEAL_PAUSE)?,
+            Ok(()) => return Ok(()),
+        }
+    }
+    heal_once(stage)
+}
+
+fn heal_once(stage: &Stage<'_>) -> Result<(), Error> {
     if let Some(network) = &stage.network {
         let all: Vec<Member> =
             stage.servers.all().iter().map(|server| Member::Server(server.index)).collect();
@@ -191,7 +205,7 @@ fn pause(stage: &Stage<'_>, peer: &Peer, random: &mut SplitMix) -> Result<String
     let silent = rest(stage, random, SILENT_MS);
     process.map_or(Ok(()), |process| process.signal(Signal::CONT))?;
     // It may have to join again.
-    stage.servers.repair()?;
+    heal(stage)?;
     silent.map(|ms| format!("{} for {ms} ms", victim.name))
 }
 

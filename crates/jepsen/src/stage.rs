@@ -21,9 +21,7 @@ pub(crate) const SCHEMA: &str = "jepsen";
 /// HAProxy's check logs in with it.
 pub(crate) const CHECK_USER: &str = "haproxy_check";
 /// Nothing that was acknowledged may be lost in a crash, and snapshots are snapshots: what docs/guide/consistency.md asks for.
-/// In memory (/dev/shm) InnoDB takes its log for persistent memory, of which a crash loses nothing whatever the settings are.
-const GALERA_SETTINGS: &str = "innodb_flush_log_at_trx_commit=1\ninnodb_snapshot_isolation=ON\n\
-    loose-innodb_log_file_mmap=OFF";
+const GALERA_SETTINGS: &str = "innodb_flush_log_at_trx_commit=1\ninnodb_snapshot_isolation=ON";
 /// Rows of one INSERT.
 const ROWS_AT_ONCE: u64 = 5_000;
 
@@ -80,6 +78,12 @@ impl<'a> Stage<'a> {
     /// A number that nothing else has.
     pub(crate) fn number(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether InnoDB's log is mapped into memory: SIGKILL loses nothing of it, whatever the settings are.
+    pub(crate) fn has_mapped_log(&self) -> bool {
+        let log = std::fs::read_to_string(self.servers.log_path(1)).unwrap_or_default();
+        log.contains("(memory-mapped)")
     }
 
     /// The faults of a run that can be done here.
