@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use weir_lab::Error;
-use weir_lab::servers::{RunningWeir, Servers};
-use weir_testkit::{HaProxy, HaProxyCheck, HaProxyOptions, WeirConfig, hostgroup, preflight};
+use weir_lab::servers::{HaProxyPair, RunningWeir, Servers};
+use weir_testkit::{WeirConfig, hostgroup, preflight};
 
 use crate::client::Target;
 use crate::guard::Guard;
@@ -25,12 +25,7 @@ pub(crate) enum Peer {
     /// None.
     Direct,
     /// HAProxy for writes and for reads.
-    HaProxy {
-        /// Its port for writes.
-        writes: HaProxy,
-        /// Its port for reads.
-        reads: HaProxy,
-    },
+    HaProxy(HaProxyPair),
 }
 
 /// The place of a Weir, which is empty while it is restarted.
@@ -62,7 +57,7 @@ impl Slot {
         let servers = self.config.document_mut().get_mut("mysql_servers");
         if let Some(servers) = servers.and_then(|servers| servers.as_array_of_tables_mut()) {
             for server in servers.iter_mut() {
-                server.insert("max_connections", weir_toml_value(1000 + number));
+                server.insert("max_connections", number_item(1000 + number));
             }
         }
         self.weir()?.reload(&self.config)
@@ -118,8 +113,9 @@ impl Peer {
                 let address = pick(&addresses).ok_or_else(nowhere)?;
                 Ok(Target { writes: address, reads: address, greeting })
             }
-            Peer::HaProxy { writes, reads } => {
-                Ok(Target { writes: writes.addr(), reads: reads.addr(), greeting })
+            Peer::HaProxy(pair) => {
+                let target = pair.target();
+                Ok(Target { writes: target.writes, reads: target.reads, greeting })
             }
         }
     }
@@ -141,14 +137,14 @@ impl Peer {
     }
 }
 
-/// On the first address of the servers' network.
-fn free_address(stage: &Stage<'_>) -> Result<SocketAddrV4, Error> {
+/// The first address of the servers' network.
+fn proxies_ip(stage: &Stage<'_>) -> Ipv4Addr {
     let [a, b, c, _] = stage.args.address.octets();
-    Ok(preflight::free_address(Ipv4Addr::new(a, b, c, 1))?)
+    Ipv4Addr::new(a, b, c, 1)
 }
 
 fn weir(setup: &Setup, stage: &Stage<'_>) -> Result<Slot, Error> {
-    let address = free_address(stage)?;
+    let address = preflight::free_address(proxies_ip(stage))?;
     let mut config = stage.servers.weir_config(address);
     config.push(
         "weir_hostgroups",
@@ -163,8 +159,8 @@ fn weir(setup: &Setup, stage: &Stage<'_>) -> Result<Slot, Error> {
         let rows = config.document_mut().get_mut("mysql_galera_hostgroups");
         let row = rows.and_then(|rows| rows.as_array_of_tables_mut()?.get_mut(0));
         if let (Some(row), Servers::Galera(_)) = (row, &stage.servers) {
-            row.insert("max_writers", weir_toml_value(writers));
-            row.insert("writer_is_also_reader", weir_toml_value(1));
+            row.insert("max_writers", number_item(writers));
+            row.insert("writer_is_also_reader", number_item(1));
         }
     }
     let (binary, name) = (stage.args.servers.weir_binary()?, format!("weir-{}", stage.number()));
@@ -173,24 +169,13 @@ fn weir(setup: &Setup, stage: &Stage<'_>) -> Result<Slot, Error> {
 }
 
 /// A number in a configuration's document.
-fn weir_toml_value(number: i64) -> toml_edit::Item {
+fn number_item(number: i64) -> toml_edit::Item {
     toml_edit::value(number)
 }
 
 /// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.
 fn haproxy(stage: &Stage<'_>) -> Result<Peer, Error> {
     let servers: Vec<SocketAddrV4> = stage.servers.all().iter().map(|server| server.address).collect();
-    let start = |name: &str, balance, backups| -> Result<HaProxy, Error> {
-        let options = HaProxyOptions {
-            name: format!("{name}-{}", stage.number()),
-            listen: free_address(stage)?,
-            servers: servers.clone(),
-            threads: 2,
-            connections_max: 1000,
-            balance,
-            check: Some(HaProxyCheck { user: CHECK_USER, backups }),
-        };
-        Ok(HaProxy::start(&options, stage.servers.dir())?)
-    };
-    Ok(Peer::HaProxy { writes: start("writes", "first", true)?, reads: start("reads", "roundrobin", false)? })
+    let (ip, dir) = (proxies_ip(stage), stage.servers.dir());
+    Ok(Peer::HaProxy(HaProxyPair::start(&servers, ip, dir, stage.number(), CHECK_USER)?))
 }
