@@ -101,7 +101,16 @@ impl Guard {
 
     /// Quiet time between two faults: a reader that is late has to be late often.
     pub(crate) fn interval(self) -> Option<Duration> {
-        (self == Guard::Consistency).then_some(Duration::from_millis(400))
+        match self {
+            Guard::Consistency => Some(Duration::from_millis(400)),
+            Guard::FlushLog => Some(Duration::from_secs(2)),
+            _ => None,
+        }
+    }
+
+    /// A run takes at least so long: a crash loses what was written last, and sometimes that is nothing.
+    pub(crate) fn time_min(self) -> Duration {
+        Duration::from_secs(if self == Guard::FlushLog { 30 } else { 1 })
     }
 
     /// Whether all transactions begin with BEGIN, and so are the writer's.

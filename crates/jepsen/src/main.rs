@@ -100,6 +100,7 @@ fn setups(stage: &Stage<'_>) -> Vec<Setup> {
             guard: Some(guard),
             workloads: guard.workloads().to_vec(),
             faults: guard.faults().to_vec(),
+            time: args.time().max(guard.time_min()),
             ..usual(PeerKind::Weir, guard.level())
         };
         return guards.into_iter().map(of_guard).collect();

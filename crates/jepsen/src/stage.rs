@@ -22,6 +22,8 @@ pub(crate) const SCHEMA: &str = "jepsen";
 pub(crate) const CHECK_USER: &str = "haproxy_check";
 /// Nothing that was acknowledged may be lost in a crash, and snapshots are snapshots: what docs/guide/consistency.md asks for.
 const GALERA_SETTINGS: &str = "innodb_flush_log_at_trx_commit=1\ninnodb_snapshot_isolation=ON";
+/// The same of a group's members, which shall have it after a crash, too.
+const GROUP_SETTINGS: &str = "SET PERSIST innodb_flush_log_at_trx_commit = 1; SET PERSIST sync_binlog = 1";
 /// Rows of one INSERT.
 const ROWS_AT_ONCE: u64 = 5_000;
 
@@ -62,6 +64,9 @@ impl<'a> Stage<'a> {
         let places = network.as_ref().map(Network::places).unwrap_or_default();
         let servers = start(args, place, &stop, places)?;
         let stage = Stage { args, stop, place, servers, network, no_network, next: AtomicU32::new(1) };
+        if place == Place::Group {
+            stage.on_each(GROUP_SETTINGS)?;
+        }
         stage.for_all(&rows::schema_sql())?;
         stage.for_all(&format!("CREATE DATABASE {SCHEMA}; CREATE USER {CHECK_USER}@'%'"))?;
         stage.wait_alike()?;
