@@ -16,6 +16,9 @@ const GROWTH_MAX: f64 = 1.25;
 /// And by so much in any case, KiB: a short run is no proof.
 const GROWTH_SLACK_KIB: u64 = 32 * 1024;
 
+/// Errors that no session has asked for: a history with one is worth reading.
+const ODD: [&str; 2] = ["READ ONLY transaction", "no answer within"];
+
 /// What became of the transactions of a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
@@ -165,7 +168,10 @@ fn judged(setup: &Setup, workload: Workload, history: &History, findings: Findin
         .collect();
     let unexpected: Vec<Class> =
         findings.counts.keys().copied().filter(|class| !may_be(*class, setup)).collect();
-    let transactions = if findings.counts.is_empty() { Vec::new() } else { transactions };
+    let is_odd = transactions
+        .iter()
+        .any(|t| t.error.as_deref().is_some_and(|text| ODD.iter().any(|odd| text.contains(odd))));
+    let transactions = if findings.counts.is_empty() && !is_odd { Vec::new() } else { transactions };
     Judged { workload, counts, findings, unexpected, shown, transactions }
 }
 
