@@ -105,7 +105,9 @@ pub(crate) fn run(stage: &Stage<'_>, setup: &Setup) -> Result<Seen, Error> {
     let targets: Vec<Target> =
         (0..sessions).map(|n| peer.target(n, setup, stage)).collect::<Result<_, Error>>()?;
     let supplies: Vec<Supply> = setup.workloads.iter().map(|_| Supply::new(rotating)).collect();
-    let shared = Shared { is_over: AtomicBool::new(false), rate: stage.args.rate, sessions };
+    // What is lost in a crash was written last: there has to be much of it.
+    let rate = if setup.guard == Some(Guard::FlushLog) { 0 } else { stage.args.rate };
+    let shared = Shared { is_over: AtomicBool::new(false), rate, sessions };
     let seed = stage.args.seed;
     let outcome = thread::scope(|scope| {
         let shared = &shared;
@@ -198,6 +200,9 @@ fn trouble(stage: &Stage<'_>, setup: &Setup, peer: &mut Peer) -> Result<Troubled
             }
             Ok(text) => text,
         };
+        // A server that was started again has what its file says.
+        let setting = setup.guard.and_then(Guard::server_setting);
+        setting.map_or(Ok(()), |(off, _)| stage.on_each(off))?;
         if fault != Fault::Lag {
             progress(&format!("{fault}: {text}"));
         }
