@@ -10,7 +10,7 @@ NOT_RUN := $(abspath $(BUILT))/not-run.txt
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test suites drivers bench failover consistency fidelity lint fuzz clean
+.PHONY: help deps test-deps demo test suites drivers bench failover consistency jepsen fidelity lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,14 +26,15 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 	@$(CARGO) build --release -p weir -p weir-demo
 	@exec $(BUILT)/release/weir-demo $(if $(KEEP),--keep) $(ARGS)
 
-test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark, the failover report and the consistency levels for a moment
+test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark, the failover report, the consistency levels and the search for anomalies for a moment
 	$(CARGO) build --workspace --all-targets
 	@$(MAKE) --no-print-directory drivers
 	@rm -f $(NOT_RUN); export WEIR_NOT_RUN=$(NOT_RUN); set -x; \
 	$(CARGO) test --workspace --no-fail-fast && \
 	CARGO="$(CARGO)" $(BUILT)/debug/weir-bench --smoke && \
 	$(BUILT)/debug/weir-failover --smoke && \
-	$(BUILT)/debug/weir-consistency --smoke; \
+	$(BUILT)/debug/weir-consistency --smoke && \
+	$(BUILT)/debug/weir-jepsen --smoke --out $(BUILT)/jepsen-smoke; \
 	status=$$?; set +x; scripts/not-run $(NOT_RUN); exit $$status
 
 suites: deps ## other people's test suites, direct and through Weir, and every difference [SUITE="mariadb-client go", ARGS="--rerun"; docs/internals/suites.md]
@@ -54,6 +55,10 @@ failover: deps ## what clients see when servers fail or change roles: report and
 consistency: deps ## stale reads, share of the readers, and the price of each level [ARGS="--only staleness --checks 1000000"; docs/guide/consistency-results.md]
 	@$(CARGO) build --release -p weir -p weir-consistency
 	@exec $(BUILT)/release/weir-consistency $(ARGS)
+
+jepsen: deps ## transactions of many clients while servers fail, and a search of their histories for anomalies: report in target/jepsen [ARGS="--time 10m --weirs 2", "--guards all"; docs/guide/jepsen.md]
+	@$(CARGO) build --release -p weir -p weir-jepsen
+	@exec $(BUILT)/release/weir-jepsen $(ARGS)
 
 fidelity: deps ## what sessions see through Weir and straight at the server: all ways to change a session x all that can be changed [ARGS="--only call/role", "--server mysql"]
 	@$(CARGO) build --release -p weir -p weir-fidelity

@@ -9,10 +9,9 @@ use serde::Serialize;
 use weir_lab::Error;
 use weir_lab::probe::Target;
 use weir_lab::servers::network::{Member, client_address};
-use weir_lab::servers::{RunningWeir, Servers};
+use weir_lab::servers::{HaProxyPair, RunningWeir, Servers};
 use weir_testkit::{
-    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, OUTCOMES_TABLE, TestkitError,
-    WeirConfig, hostgroup, preflight,
+    MysqlRouter, MysqlRouterOptions, OUTCOMES_TABLE, TestkitError, WeirConfig, hostgroup, preflight,
 };
 
 use crate::stage::{CHECK_USER, Stage};
@@ -52,12 +51,7 @@ pub(crate) enum Peer {
     /// Weir.
     Weir(Box<RunningWeir>),
     /// HAProxy for writes and for reads.
-    HaProxy {
-        /// Its port for writes.
-        writes: HaProxy,
-        /// Its port for reads.
-        reads: HaProxy,
-    },
+    HaProxy(HaProxyPair),
     /// MySQL Router.
     MysqlRouter(MysqlRouter),
 }
@@ -76,7 +70,7 @@ impl Peer {
     pub(crate) fn target(&self) -> Target {
         match self {
             Peer::Weir(weir) => weir.target(),
-            Peer::HaProxy { writes, reads } => Target { writes: writes.addr(), reads: reads.addr() },
+            Peer::HaProxy(pair) => pair.target(),
             Peer::MysqlRouter(router) => Target { writes: router.writes(), reads: router.reads() },
         }
     }
@@ -85,7 +79,7 @@ impl Peer {
     pub(crate) fn log_path(&self) -> Option<PathBuf> {
         match self {
             Peer::Weir(weir) => Some(weir.log_path().to_owned()),
-            Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
+            Peer::HaProxy(_) | Peer::MysqlRouter(_) => None,
         }
     }
 
@@ -93,7 +87,7 @@ impl Peer {
     pub(crate) fn weir(&self) -> Option<&RunningWeir> {
         match self {
             Peer::Weir(weir) => Some(weir.as_ref()),
-            Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
+            Peer::HaProxy(_) | Peer::MysqlRouter(_) => None,
         }
     }
 }
@@ -136,22 +130,8 @@ fn ready(weir: RunningWeir, stage: &Stage<'_>) -> Result<RunningWeir, Error> {
 fn haproxy(stage: &Stage<'_>) -> Result<Peer, Error> {
     let cluster = stage.cluster()?;
     let servers: Vec<SocketAddrV4> = cluster.nodes().iter().map(|node| node.addr()).collect();
-    let start = |name: &str, balance, backups| -> Result<HaProxy, Error> {
-        let options = HaProxyOptions {
-            name: format!("{name}-{}", stage.number()),
-            listen: preflight::free_address(Ipv4Addr::LOCALHOST)?,
-            servers: servers.clone(),
-            threads: 2,
-            connections_max: 1000,
-            balance,
-            check: Some(HaProxyCheck { user: CHECK_USER, backups }),
-        };
-        Ok(HaProxy::start(&options, cluster.dir())?)
-    };
-    Ok(Peer::HaProxy {
-        writes: start("haproxy-writes", "first", true)?,
-        reads: start("haproxy-reads", "roundrobin", false)?,
-    })
+    let pair = HaProxyPair::start(&servers, Ipv4Addr::LOCALHOST, cluster.dir(), stage.number(), CHECK_USER)?;
+    Ok(Peer::HaProxy(pair))
 }
 
 /// A port for the primary, and one for the secondaries in turn.

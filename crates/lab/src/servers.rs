@@ -1,5 +1,6 @@
 //! Helps programs that start servers of their own.
 
+mod haproxy;
 pub mod network;
 mod start;
 mod united;
@@ -7,6 +8,7 @@ mod weir;
 
 use std::path::PathBuf;
 
+pub use haproxy::HaProxyPair;
 pub use start::Start;
 pub use united::{Server, Servers};
 pub use weir::{RunningWeir, Told};

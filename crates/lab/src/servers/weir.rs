@@ -53,6 +53,11 @@ impl RunningWeir {
         Ok(RunningWeir { weir: weir.restart(&binary)?, binary, log_path })
     }
 
+    /// Writes another configuration over its file, and has it read that. Returns at once.
+    pub fn reload(&self, config: &WeirConfig) -> Result<(), Error> {
+        Ok(self.weir.reload(config)?)
+    }
+
     /// Where clients connect.
     pub fn address(&self) -> SocketAddrV4 {
         self.weir.addr()

@@ -266,6 +266,22 @@ impl Galera {
         self.wait_synced(SYNC_TIMEOUT)
     }
 
+    /// Starts all nodes when none is left: the one whose data goes furthest begins a new cluster, as an administrator would
+    /// have it, and the others join it. What only another one has is lost.
+    pub fn start_all_after_crash(&self) -> Result<(), TestkitError> {
+        let mut furthest: Option<(i64, &Node)> = None;
+        for node in &self.nodes {
+            let seqno = node.last_seqno()?;
+            if furthest.is_none_or(|(other, _)| seqno > other) {
+                furthest = Some((seqno, node));
+            }
+        }
+        let Some((_, first)) = furthest else { return Ok(()) };
+        first.spawn(true)?;
+        self.wait_synced(SYNC_TIMEOUT)?;
+        self.repair()
+    }
+
     /// Commits so much that a node which has been killed can find a donor.
     ///
     /// A donor must have in its write-set cache all that certification may still refer to. A killed node keeps only the

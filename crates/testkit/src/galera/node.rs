@@ -296,6 +296,24 @@ impl Node {
         Ok(position.map(|(_, position)| position.trim().to_owned()))
     }
 
+    /// How far its data goes, also after a crash; -1 if that is not known.
+    pub(super) fn last_seqno(&self) -> Result<i64, TestkitError> {
+        let cnf = self.write_config()?;
+        let seqno = match self.position_after_crash(&cnf)? {
+            // UUID:SEQNO, and with wsrep_gtid_mode the GTID behind a comma.
+            Some(position) => {
+                let seqno = position.split_once(':').map(|(_, rest)| rest.split(',').next().unwrap_or(rest));
+                seqno.and_then(|seqno| seqno.parse().ok())
+            }
+            None => {
+                let state = fs::read_to_string(self.data_dir().join("grastate.dat")).unwrap_or_default();
+                let seqno = state.lines().find_map(|line| line.strip_prefix("seqno:"));
+                seqno.and_then(|seqno| seqno.trim().parse().ok())
+            }
+        };
+        Ok(seqno.unwrap_or(-1))
+    }
+
     /// Galera refuses to bootstrap from a node that was not the last one to leave; here the caller decides.
     fn mark_safe_to_bootstrap(&self) -> Result<(), TestkitError> {
         let path = self.data_dir().join("grastate.dat");
