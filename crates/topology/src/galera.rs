@@ -1,5 +1,6 @@
 //! Decides the roles of one Galera cluster.
 
+mod component;
 mod components;
 mod donor_handoff;
 mod epoch;
@@ -15,7 +16,8 @@ use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
     Cleared, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Flavour, GaleraState, Group, Hold, Intent,
-    LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Switch, SwitchStep, View, Wish,
+    LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Split, Switch, SwitchStep,
+    View, Wish,
 };
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
@@ -61,13 +63,13 @@ pub(crate) fn decide(
         view: None,
         hold: None,
         held_up: Vec::new(),
-        split_since: None,
-        apart: Vec::new(),
-        is_apart_proven: false,
+        history: None,
+        split: Split::default(),
+        contested: None,
     };
-    cluster.learn_epoch(health);
     cluster.drop_other_histories();
-    cluster.drop_other_components();
+    cluster.drop_other_components(health);
+    cluster.learn_epoch(health);
     cluster.drop_old_views();
     cluster.leave_history();
     cluster.give_up_silent();
@@ -80,9 +82,7 @@ pub(crate) fn decide(
     cluster.propose_to_yield(&mut group);
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
-    group.split_since = cluster.split_since;
-    group.apart.clone_from(&cluster.apart);
-    group.is_apart_proven = cluster.is_apart_proven;
+    group.split.clone_from(&cluster.split);
     group.cannot_write = cluster.cannot_write_now(&group);
     (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
 }
@@ -146,11 +146,11 @@ struct Cluster<'a> {
     view: Option<View>,
     hold: Option<Hold>,
     held_up: Vec<(Endpoint, Millis)>,
-    /// Since when two components exclude each other.
-    split_since: Option<Millis>,
-    /// Nodes of a component that does not count.
-    apart: Vec<Endpoint>,
-    is_apart_proven: bool,
+    /// The history that counts.
+    history: Option<String>,
+    split: Split,
+    /// While components exclude each other: the nodes of that which counts.
+    contested: Option<Vec<&'a Endpoint>>,
 }
 
 impl<'a> Cluster<'a> {
@@ -228,6 +228,12 @@ impl<'a> Cluster<'a> {
             if candidates.len() < able && newest < VIEW_SETTLE_MS {
                 candidates.clear();
             }
+        }
+        // Nothing is known of before, so that an older view tells nothing but its age.
+        if self.before.writer_view.is_none()
+            && let Some(view) = &self.view
+        {
+            candidates.retain(|(_, state)| state.cluster_conf_id >= view.number);
         }
         if self.awaits_first_look() {
             candidates.clear();

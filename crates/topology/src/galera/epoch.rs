@@ -18,8 +18,16 @@ impl Cluster<'_> {
             state.zip(trusted).is_none_or(|(state, trusted)| state.cluster_state_uuid == *trusted)
         };
         // So has a component that goes on apart, and those go by the same UUID.
-        let is_apart = |endpoint: &Endpoint| self.before.apart.contains(endpoint);
-        let is_read = |endpoint: &Endpoint| is_member(endpoint) && is_ours(endpoint) && !is_apart(endpoint);
+        let is_apart = |endpoint: &Endpoint| self.split.apart.contains(endpoint);
+        // Also before that is certain.
+        let is_suspected = |endpoint: &Endpoint| {
+            let state = health.galera_state(endpoint).filter(|state| state.is_primary());
+            let is_one = |nodes: &Vec<&Endpoint>| nodes.iter().any(|node| *node == endpoint);
+            state.is_some() && self.contested.as_ref().is_some_and(|nodes| !is_one(nodes))
+        };
+        let is_read = |endpoint: &Endpoint| {
+            is_member(endpoint) && is_ours(endpoint) && !is_apart(endpoint) && !is_suspected(endpoint)
+        };
         let reads = health.observations.iter().filter(|seen| is_read(&seen.endpoint));
         let reads = reads.filter_map(|seen| seen.epoch.as_ref());
         let (known, view) = (self.before.leadership.as_ref(), self.before.writer_view.as_ref());

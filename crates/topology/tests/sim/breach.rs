@@ -373,7 +373,7 @@ fn forget_writers(mut previous: Roles) -> Roles {
 /// to choose one.
 fn forget_components(mut previous: Roles) -> Roles {
     for group in &mut previous.groups {
-        (group.split_since, group.apart) = (None, Vec::new());
+        group.split = weir_topology::Split::default();
     }
     previous.places.iter_mut().for_each(|place| place.role = Role::Reader);
     previous
