@@ -121,22 +121,40 @@ impl World {
         cluster.make_primary(context, set);
     }
 
-    /// Whether a Weir must know of the cluster that lasts: a node of it answers.
-    fn knows_cluster(&self, weir: usize) -> bool {
+    /// Whether a Weir must have noticed what has been so since a moment: it has been awake, and its user has wanted the
+    /// same.
+    fn has_noticed(&self, weir: usize, node: usize, since: Option<Time>) -> bool {
         let asker = &self.weirs[weir];
-        let answers = |node: usize| {
-            let since =
-                asker.reach[node].quorum_since.map(|since| since.max(asker.awake_since).max(asker.wished_at));
-            since.is_some_and(|since| self.context.now > since + self.bounds.detect + NOTICED)
-        };
-        (0..self.cluster.nodes.len()).any(|node| asker.wants(node) && answers(node))
+        let since = since.map(|since| since.max(asker.awake_since).max(asker.wished_at));
+        asker.wants(node)
+            && since.is_some_and(|since| self.context.now > since + self.bounds.detect + NOTICED)
     }
 
-    /// Who had to go by a branch goes on with that.
+    /// Whether a Weir must know of the cluster that lasts: a node of it answers.
+    fn knows_cluster(&self, weir: usize) -> bool {
+        let answers = |node: usize| self.has_noticed(weir, node, self.weirs[weir].reach[node].quorum_since);
+        (0..self.cluster.nodes.len()).any(answers)
+    }
+
+    /// Who had to go by a branch goes on with that. Who has seen it beside the cluster had not to, whatever it sees now.
     pub(crate) fn note_branches(&mut self) {
+        if !self.has_split_brains {
+            return;
+        }
         for weir in 0..self.weirs.len() {
-            let goes = self.weirs[weir].writers.iter().any(|writer| self.cluster.nodes[*writer].is_branch);
-            if goes && !self.knows_cluster(weir) {
+            for node in 0..self.cluster.nodes.len() {
+                let since = self.weirs[weir].reach[node].branch_since;
+                let sees = self.weirs[weir].is_awake()
+                    && self.weirs[weir].knew_history
+                    && self.has_noticed(weir, node, since)
+                    && self.knows_cluster(weir);
+                let saw = &mut self.weirs[weir].saw_apart[node];
+                *saw = self.cluster.nodes[node].is_branch && (*saw || sees);
+            }
+            let writers = &self.weirs[weir].writers;
+            let on_branch = |node: &&usize| self.cluster.nodes[**node].is_branch;
+            let is_excused = |node: &usize| !self.weirs[weir].saw_apart[*node];
+            if writers.iter().find(on_branch).is_some_and(is_excused) && !self.knows_cluster(weir) {
                 (self.weirs[weir].knew_history, self.weirs[weir].follows_branch) = (false, true);
             }
         }
@@ -154,12 +172,13 @@ impl World {
         self.cluster.nodes[node].is_branch && !self.knows_cluster(weir)
     }
 
-    /// Rule 1: nobody works on a branch while the cluster lasts.
+    /// Rule 1: nobody works on a branch while the cluster lasts, nor after it if it was seen beside it.
     pub(crate) fn check_branches(&mut self, weir: usize) {
         let asker = &self.weirs[weir];
-        if !self.has_split_brains || !asker.knew_history || !self.knows_cluster(weir) {
+        if !self.has_split_brains || !asker.knew_history {
             return;
         }
+        let knows_cluster = self.knows_cluster(weir);
         let works = |node: &usize| {
             let is_of_node = |place: &&weir_topology::Place| place.endpoint == endpoint(*node);
             let mut places = asker.roles.places.iter().filter(is_of_node);
@@ -167,7 +186,7 @@ impl World {
         };
         let is_noticed = |node: &usize| {
             let begun = self.cluster.nodes[*node].joins_at.max(asker.awake_since);
-            self.context.now > begun + self.bounds.detect + NOTICED
+            asker.saw_apart[*node] || knows_cluster && self.context.now > begun + self.bounds.detect + NOTICED
         };
         let wrong = self.cluster.branch_members().filter(is_noticed).find(works);
         if let Some(node) = wrong {
