@@ -82,6 +82,7 @@ pub(crate) fn decide(
     cluster.propose_to_yield(&mut group);
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
+    group.second_names = cluster.second_names();
     group.split.clone_from(&cluster.split);
     group.cannot_write = cluster.cannot_write_now(&group);
     (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
@@ -158,6 +159,18 @@ impl<'a> Cluster<'a> {
         healthy(&self.members).map(|(member, state)| (member.endpoint, state))
     }
 
+    /// Servers that are the same node as another one.
+    fn second_names(&self) -> Vec<(Endpoint, Endpoint)> {
+        let answered = || self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
+        let first = |at: usize, state: &GaleraState| {
+            answered().take(at).find(|(_, known)| known.is_same_node(state)).map(|(endpoint, _)| *endpoint)
+        };
+        let second = |(at, (endpoint, state)): (usize, &Candidate<'_>)| {
+            Some(((*endpoint).clone(), first(at, state)?.clone()))
+        };
+        answered().enumerate().filter_map(second).collect()
+    }
+
     fn state_of(&self, endpoint: &Endpoint) -> Option<&'a GaleraState> {
         self.healthy().find(|(member, _)| *member == endpoint).map(|(_, state)| state)
     }
@@ -203,7 +216,13 @@ impl<'a> Cluster<'a> {
                 && state.cluster_state_uuid == view.cluster_state_uuid
         };
         let answered = self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
-        let known = answered.map(|(_, state)| *state).filter(is_in_it).count();
+        let mut known: Vec<&GaleraState> = Vec::new();
+        for state in answered.map(|(_, state)| *state).filter(is_in_it) {
+            if !known.iter().any(|other| other.is_same_node(state)) {
+                known.push(state);
+            }
+        }
+        let known = known.len();
         let lost =
             self.members.iter().filter(|member| member.state.as_ref().is_err_and(|out| out.lost)).count();
         let left = size_before.saturating_sub(view.cluster_size) as usize;
@@ -230,7 +249,8 @@ impl<'a> Cluster<'a> {
             }
         }
         // Nothing is known of before, so that an older view tells nothing but its age.
-        if self.before.writer_view.is_none()
+        if before.is_empty()
+            && self.before.last_wrote.is_empty()
             && let Some(view) = &self.view
         {
             candidates.retain(|(_, state)| state.cluster_conf_id >= view.number);

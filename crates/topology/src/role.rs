@@ -141,6 +141,8 @@ pub struct Group {
     pub replaced: Vec<Endpoint>,
     /// Galera: what is known of components that all call themselves Primary.
     pub split: Split,
+    /// Servers of a Galera cluster that are the same node as another one, under another name.
+    pub second_names: Vec<(Endpoint, Endpoint)>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -171,6 +173,8 @@ pub struct EpochTrouble {
     pub words: Arc<str>,
     /// This Weir sends no writes to the cluster for that.
     pub stops_writes: bool,
+    /// The account may not use the tables, or they are unfit: it lasts until somebody changes that.
+    pub is_refused: bool,
 }
 
 impl fmt::Display for EpochTrouble {
@@ -342,6 +346,7 @@ impl Group {
             )
             && self.donors == other.donors
             && self.history == other.history
+            && self.second_names == other.second_names
             && deeds(self) == deeds(other)
             && awaited(self) == awaited(other)
             && agreed(self) == agreed(other)

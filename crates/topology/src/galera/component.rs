@@ -12,20 +12,24 @@ pub(super) struct Component<'a> {
     /// They can't be one component, as two have the same place in it, and nobody knows who is with whom.
     pub(super) is_several: bool,
     nodes: Vec<(&'a Endpoint, &'a GaleraState)>,
+    /// How many there are, however many names they have.
+    count: usize,
 }
 
 impl<'a> Component<'a> {
     pub(super) fn new(endpoint: &'a Endpoint, view: &'a GaleraState, seen: &Observation) -> Self {
-        let mut component = Self { view, asked_at: Millis(0), is_several: false, nodes: Vec::new() };
+        let mut component =
+            Self { view, asked_at: Millis(0), is_several: false, nodes: Vec::new(), count: 0 };
         component.add(endpoint, view, seen);
         component
     }
 
     pub(super) fn add(&mut self, endpoint: &'a Endpoint, state: &'a GaleraState, seen: &Observation) {
-        self.is_several |= self
-            .nodes
-            .iter()
-            .any(|(_, known)| known.local_index.is_some() && known.local_index == state.local_index);
+        let is_named = self.nodes.iter().any(|(_, known)| known.is_same_node(state));
+        let has_place =
+            |known: &GaleraState| known.local_index.is_some() && known.local_index == state.local_index;
+        self.is_several |= !is_named && self.nodes.iter().any(|(_, known)| has_place(known));
+        self.count += usize::from(!is_named);
         self.nodes.push((endpoint, state));
         self.asked_at = self.asked_at.max(seen.state_asked_at);
     }
@@ -41,7 +45,9 @@ impl<'a> Component<'a> {
     pub(super) fn is_in(&self, state: &GaleraState) -> bool {
         let of = |state: &GaleraState| (state.cluster_conf_id, state.cluster_size);
         // A component of one is nobody else's.
-        state.cluster_size != 1 && of(self.view) == of(state) && self.view.members == state.members
+        (state.cluster_size != 1 || self.view.is_same_node(state))
+            && of(self.view) == of(state)
+            && self.view.members == state.members
     }
 
     /// Whether they can't be parts of one succession of views.
@@ -52,7 +58,7 @@ impl<'a> Component<'a> {
         };
         // The older view's nodes would have known that they are left behind by now, if a majority of it had gone on.
         let size = older.view.cluster_size;
-        self.parts_from(other) || newer.view.cluster_size * 2 <= size && older.nodes.len() * 2 > size as usize
+        self.parts_from(other) || newer.view.cluster_size * 2 <= size && older.count * 2 > size as usize
     }
 
     /// Whether neither can be what was before the other: the views have the same number, or no node of the one is in the
@@ -73,7 +79,7 @@ impl<'a> Component<'a> {
         let is_elsewhere = |(_, state): &(&Endpoint, &GaleraState)| {
             state.own_address().is_some_and(|own| members.iter().all(|member| member != own))
         };
-        self.nodes.len() + arbitrators >= size
+        self.count + arbitrators >= size
             || is_whole && members.iter().all(is_told) && other.nodes.iter().all(is_elsewhere)
     }
 }
