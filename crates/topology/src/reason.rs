@@ -132,6 +132,20 @@ pub enum Reason {
         /// How many members that has.
         size: u32,
     },
+    /// The same, and by its tables another Weir writes there.
+    #[error(
+        "split brain: Primary in a component of its own (view {conf_id}, {size} members) beside the one that counts, and by its tables the Weir {claimed_by} WRITES THERE, to {writer}: set all servers of one of the two OFFLINE_HARD in all Weirs"
+    )]
+    WrittenApart {
+        /// Its view.
+        conf_id: u64,
+        /// How many members that has.
+        size: u32,
+        /// Who writes there.
+        writer: Endpoint,
+        /// Who has chosen that.
+        claimed_by: InstanceId,
+    },
     /// The same, and that one is lost.
     #[error(
         "split brain: Primary in a component (view {conf_id}, {size} members) that lacks what the lost one has acknowledged; to go on without that, set all servers of the lost one OFFLINE_HARD"

@@ -15,7 +15,7 @@
 use super::Cluster;
 use super::component::Component;
 use crate::health::{HealthCheck, OutOfService};
-use crate::{Endpoint, Millis, Reason, Role, Split};
+use crate::{Endpoint, EpochRow, InstanceId, Millis, Reason, Role, Split};
 
 /// Nodes don't report a change of their view at the same moment.
 const SPLIT_MS: u64 = 500;
@@ -57,11 +57,11 @@ impl<'a> Cluster<'a> {
             }
         }
         self.contested = counts.filter(|_| is_split).map(|kept| kept.nodes().collect());
-        self.close(split, out, counts.is_some());
+        self.close(split, out, counts.is_some(), health);
     }
 
     /// Notes who is apart, and takes those out that work.
-    fn close(&mut self, mut split: Split, out: Vec<&'a Endpoint>, is_there: bool) {
+    fn close(&mut self, mut split: Split, out: Vec<&'a Endpoint>, is_there: bool, health: &HealthCheck<'a>) {
         split.proven.sort();
         split.proven.dedup();
         split.counting.retain(|node| !split.proven.contains(node));
@@ -73,20 +73,34 @@ impl<'a> Cluster<'a> {
         split.apart = out.into_iter().chain(silent).chain(&split.proven).cloned().collect();
         split.apart.sort();
         split.apart.dedup();
+        let written = self.written_apart(&split, health);
         for member in &mut self.members {
             if let Ok(state) = member.state
                 && split.apart.contains(member.endpoint)
             {
                 let (conf_id, size) = (state.cluster_conf_id, state.cluster_size);
-                let reason = match is_there {
-                    true => Reason::SplitBrain { conf_id, size },
-                    false if split.proven.contains(member.endpoint) => Reason::SplitOff { conf_id, size },
-                    false => Reason::Undecided { conf_id, size },
+                let reason = match (is_there, &written) {
+                    (true, Some((writer, claimed_by))) => {
+                        let (writer, claimed_by) = (writer.clone(), claimed_by.clone());
+                        Reason::WrittenApart { conf_id, size, writer, claimed_by }
+                    }
+                    (true, None) => Reason::SplitBrain { conf_id, size },
+                    _ if split.proven.contains(member.endpoint) => Reason::SplitOff { conf_id, size },
+                    _ => Reason::Undecided { conf_id, size },
                 };
                 member.state = Err(OutOfService::lost(reason));
             }
         }
         self.split = split;
+    }
+
+    /// Whom another Weir has made the writer of nodes that are apart, as their own tables have it.
+    fn written_apart(&self, split: &Split, health: &HealthCheck<'a>) -> Option<(Endpoint, InstanceId)> {
+        let own = &self.epoch?.instance;
+        let row = |node: &Endpoint| health.observation(node)?.epoch.as_ref()?.row.as_ref();
+        let is_apart = |row: &&EpochRow| split.proven.contains(&row.writer) && row.claimed_by != *own;
+        let row = split.proven.iter().filter_map(row).find(is_apart)?;
+        Some((row.writer.clone(), row.claimed_by.clone()))
     }
 
     /// A person has taken all servers of the component that counts out, or the cluster has been made anew.
@@ -112,8 +126,7 @@ impl<'a> Cluster<'a> {
     fn note_counting(&self, kept: &Component<'a>, split: &mut Split) {
         split.proven.retain(|node| !kept.has(node));
         let answers = |node: &Endpoint| {
-            self.reported.iter().any(|(known, _)| *known == node)
-                && !self.unanswered.iter().any(|known| *known == node)
+            self.reported.iter().any(|(known, _)| *known == node) && !self.unanswered.contains(&node)
         };
         let waits = !split.proven.is_empty();
         split.counting.retain(|node| !kept.has(node) && (waits || !answers(node)));
@@ -193,7 +206,7 @@ impl<'a> Cluster<'a> {
     fn one_that_counts<'c>(&self, components: &'c [Component<'a>]) -> Option<&'c Component<'a>> {
         let last = &self.before.last_wrote;
         let able = || components.iter().filter(|one| !self.is_known_apart(one));
-        if let Some(with_writer) = able().find(|one| one.nodes().any(|node| last.contains(node))) {
+        if let Some(with_writer) = last.iter().find_map(|writer| able().find(|one| one.has(writer))) {
             return Some(with_writer);
         }
         let rank = |one: &Component<'_>| (self.is_of_counting(one), one.view.cluster_size);

@@ -63,9 +63,8 @@ impl<'a> Cluster<'a> {
     pub(super) fn drop_old_views(&mut self) {
         let is_silent = |endpoint: &Endpoint| self.unanswered.contains(&endpoint);
         // Where components exclude each other, the numbers of the others say nothing.
-        let is_ours = |endpoint: &Endpoint| {
-            self.contested.as_ref().is_some_and(|nodes| nodes.iter().any(|node| *node == endpoint))
-        };
+        let is_ours =
+            |endpoint: &Endpoint| self.contested.as_ref().is_some_and(|nodes| nodes.contains(&endpoint));
         let newest = self
             .healthy()
             .max_by_key(|(endpoint, state)| (is_ours(endpoint), state.cluster_conf_id, !is_silent(endpoint)));

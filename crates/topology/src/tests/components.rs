@@ -526,3 +526,100 @@ fn the_first_writer_is_one_of_the_newest_view() {
     world.decide();
     assert_eq!(world.writer(), Some(1), "{}", world.picture());
 }
+
+#[test]
+fn a_node_that_is_listed_under_two_names_is_one() {
+    let mut world = started();
+    let look = |world: &mut World| {
+        in_view(world, &[0, 1], 4);
+        // The third name leads to the second node.
+        in_view(world, &[2, 1], 4);
+        let seen = world.seen.iter().find(|seen| seen.endpoint == node(1)).and_then(galera_state).cloned();
+        let second = GaleraState {
+            gcomm_uuid: "32906320-e5cf-11f1-bdad-26ac413a1cef".to_owned(),
+            local_index: Some(1),
+            members: (0..2).map(|index| format!("{}:3306", NODES[index])).collect(),
+            ..seen.expect("it was seen")
+        };
+        for index in [1, 2] {
+            world.see(index, Ok(second.clone()));
+        }
+        in_view(world, &[0], 4);
+        world.see_changed(0, |state| {
+            (state.cluster_conf_id, state.cluster_size, state.local_index) = (4, 2, Some(0));
+            state.members.truncate(2);
+        });
+    };
+    settle(&mut world, look);
+    assert_eq!(
+        (world.writer(), reason(&world, 1), reason(&world, 2)),
+        (Some(0), String::new(), String::new())
+    );
+    assert_eq!(world.roles.groups[0].second_names, [(node(2), node(1))]);
+    settle(&mut world, |world| {
+        look(world);
+        world.see(0, Err(refused()));
+        for seen in &mut world.seen {
+            if let Some(ServerState::Galera(state)) = &mut seen.state {
+                (state.cluster_conf_id, state.cluster_size, state.local_index) = (5, 1, Some(0));
+                state.members.retain(|member| member.starts_with(NODES[1]));
+            }
+        }
+    });
+    assert!(matches!(world.writer(), Some(1 | 2)), "{} {}", world.picture(), reason(&world, 1));
+}
+
+/// What this Weir has read of the agreement on a node.
+fn read(world: &mut World, index: usize, asked_at: Millis, row: &EpochRow) {
+    let own = InstanceRow {
+        instance: "weir-1".into(),
+        beat: asked_at.0,
+        says: Announcement { epoch: row.epoch, lease_ms: 5_000, sees_writer: true, clear_of: 0 },
+    };
+    let other = InstanceRow { instance: "weir-2".into(), ..own.clone() };
+    let seen = world.seen.iter_mut().find(|seen| seen.endpoint == node(index)).unwrap();
+    let instances = vec![own, other];
+    seen.epoch =
+        Some(EpochRead { asked_at, row: Some(row.clone()), instances, drains: None, malformed: None });
+}
+
+#[test]
+fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
+    let mut world = World::unseen(policy(WriterReads::No));
+    world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+    let row = |epoch, writer: usize, claimed_by: &str| EpochRow {
+        epoch,
+        version: 2 * epoch,
+        writer: node(writer),
+        writer_address: Some(node(writer).to_string()),
+        claimed_by: claimed_by.into(),
+        is_open: true,
+        switching: None,
+    };
+    let first = row(1, 0, "weir-1");
+    settle(&mut world, |world| {
+        in_view(world, &[0, 1, 2], 3);
+        let now = world.now;
+        (0..3).for_each(|index| read(world, index, now, &first));
+    });
+    assert_eq!(world.writer(), Some(0));
+    // The third node goes on alone (pc.ignore_sb), and the other Weir, which sees only that, claims it. Its tables are read
+    // before it was asked in which view it is.
+    world.pass(50);
+    let (asked_at, claimed) = (world.now, row(2, 2, "weir-2"));
+    sleep(&mut world, 10);
+    read(&mut world, 2, Millis(asked_at.0 + 5), &claimed);
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+    for _ in 0..30 {
+        world.pass(50);
+        in_view(&mut world, &[0, 1], 4);
+        in_view(&mut world, &[2], 4);
+        let now = world.now;
+        read(&mut world, 2, now, &claimed);
+        (0..2).for_each(|index| read(&mut world, index, now, &first));
+        world.decide();
+        assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+    }
+    assert!(reason(&world, 2).contains("the Weir weir-2 WRITES THERE, to"), "{}", reason(&world, 2));
+}
