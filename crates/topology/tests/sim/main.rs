@@ -7,7 +7,7 @@
 //! Weirs that are gone); the same with several writers, or one that takes its
 //! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on), and the same with
 //! `auto_failover` (from 4000000 on), and with switchovers that are ordered of several Weirs at once (from 5000000 on);
-//! Galera again, with parts of the cluster that are made Primary while the others go on (from 6000000 on); replication
+//! Galera again, with parts of the cluster that are made Primary while the others go on (from 6000000 on), and are lost then (from 6500000 on); replication
 //! with names of servers that lead elsewhere from a moment on (from 7000000 on).
 //! There what Weirs do with the servers is real, too: each procedure runs on a thread of its own, question by question.
 //!
@@ -40,7 +40,9 @@ use std::thread;
 
 use breach::{Breach, Trial};
 use fault::{Blow, Fault, Moved};
-use stage::{CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, NAMES, REPLICAS, SWITCHOVERS, Tally, run};
+use stage::{
+    CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, LOST_PARTS, NAMES, REPLICAS, SWITCHOVERS, Tally, run,
+};
 
 /// Worlds in which something was found once; they come first.
 ///
@@ -105,6 +107,7 @@ const REPLICA_WORLDS: u64 = 40;
 const FAILOVER_WORLDS: u64 = 40;
 const SWITCHOVER_WORLDS: u64 = 40;
 const COMPONENT_WORLDS: u64 = 40;
+const LOST_PART_WORLDS: u64 = 40;
 const NAME_WORLDS: u64 = 40;
 /// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many, and a lost source is
 /// waited for.
@@ -238,6 +241,11 @@ fn switchovers_keep_the_rules() {
 #[test]
 fn split_brains_keep_the_rules() {
     keep_the_rules(COMPONENTS, COMPONENT_WORLDS);
+}
+
+#[test]
+fn lost_parts_keep_the_rules() {
+    keep_the_rules(LOST_PARTS, LOST_PART_WORLDS);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use weir_topology::{LocalState, Role, Status};
 
 use crate::chaos::Action;
-use crate::cluster::{Cluster, Context};
+use crate::cluster::{Cluster, Context, Path};
 use crate::group::members;
 use crate::node::{NODES_MAX, View, endpoint, node_of};
 use crate::queue::{Event, MS, Time};
@@ -16,6 +16,8 @@ use crate::world::World;
 const HELP: std::ops::Range<Time> = 1000 * MS..6000 * MS;
 /// How long both go on.
 const LASTS: std::ops::Range<Time> = 5000 * MS..30_000 * MS;
+/// How much longer where the others are lost meanwhile.
+const LOST: Time = 20_000 * MS;
 /// How long a Weir goes by what it knew before it takes a component out, and a node that was silent to come back.
 const NOTICED: Time = 2000 * MS;
 
@@ -60,6 +62,25 @@ impl Cluster {
         self.form(context, set, View { primary: true, conf_id, members: set, lives, left: 0, history: 0 });
     }
 
+    /// A node of a branch dies, and is there again as what it was.
+    pub(crate) fn recover(&mut self, context: &mut Context, node: usize) {
+        let before = self.nodes[node].clone();
+        if !before.is_branch || !before.runs() || self.views[before.view.unwrap_or(0)].members != 1 << node {
+            return;
+        }
+        self.kill(context, node);
+        let back = &mut self.nodes[node];
+        let life = back.life;
+        (*back, context.disturbed_at) = (before, context.now);
+        back.life = life;
+        (back.joins_at, back.transfer, back.state) = (context.now, back.transfer + 2, LocalState::Synced);
+        back.pending.clear();
+        back.unread.clear();
+        let view = back.view.unwrap_or(0);
+        self.views[view].lives[node] = life;
+        self.listen(context);
+    }
+
     /// Nodes without quorum are made Primary.
     fn make_primary(&mut self, context: &mut Context, set: u8) {
         let (history, id, conf_id) = (self.logs.len(), self.views.len(), self.next_conf_id(set));
@@ -94,9 +115,10 @@ impl World {
         self.cluster.divide(&mut self.context, set);
         let suspect = self.cluster.settings.suspect;
         let helped = suspect + 500 * MS + self.context.random.within(HELP);
-        self.context.calm(helped + NOTICED);
+        let lost = if self.loses_parts { self.bounds.detect + NOTICED + LOST } else { 0 };
+        self.context.calm(helped + NOTICED + lost);
         self.context.after(helped, Event::Act(Action::Branch(set)));
-        let ended = helped + self.context.random.within(LASTS);
+        let ended = helped + lost + self.context.random.within(LASTS);
         self.context.after(ended, Event::Act(Action::Repair));
     }
 
@@ -119,6 +141,66 @@ impl World {
             return;
         }
         cluster.make_primary(context, set);
+        if self.loses_parts {
+            self.plan_loss(set);
+        }
+    }
+
+    /// What becomes of a branch and of the cluster beside it: views change, the branch is out of sight for a while, and the
+    /// others are lost.
+    fn plan_loss(&mut self, set: u8) {
+        let (count, weirs, random) = (self.cluster.nodes.len(), self.weirs.len(), &mut self.context.random);
+        let seen = self.bounds.detect + NOTICED;
+        let lost_at = seen + random.within(0..4000 * MS);
+        let mut plan = vec![(lost_at, Action::LoseOthers(set, random.percent(60)))];
+        for node in 0..count {
+            let is_branch = set & (1 << node) != 0;
+            let at = random.within(0..lost_at + 8000 * MS);
+            match random.within(0..10) {
+                0..4 if is_branch => plan.push((at, Action::Recover(node))),
+                4..6 if is_branch => plan.extend([
+                    (at, Action::Hang(node)),
+                    (at + random.within(100 * MS..4000 * MS), Action::Resume(node)),
+                ]),
+                6..8 if is_branch => {
+                    let (weir, path) = (random.below(weirs), Path::any_broken(random));
+                    plan.extend([
+                        (at, Action::SetPath(weir, node, path)),
+                        (
+                            at + random.within(100 * MS..4000 * MS),
+                            Action::SetPath(weir, node, Path::default()),
+                        ),
+                    ]);
+                }
+                8..9 if is_branch => plan.extend([
+                    (at, Action::Drain(node, true)),
+                    (at + random.within(100 * MS..4000 * MS), Action::Drain(node, false)),
+                ]),
+                0..4 => plan.extend([
+                    (at, Action::Leave(node)),
+                    (at + random.within(100 * MS..3000 * MS), Action::Start(node)),
+                ]),
+                4..6 => plan.push((at, Action::Maintain(node, true))),
+                _ => {}
+            }
+        }
+        for (at, action) in plan {
+            self.context.after(at, Event::Act(action));
+        }
+    }
+
+    pub(crate) fn lose_others(&mut self, set: u8, killed: bool) {
+        let (cluster, context) = (&mut self.cluster, &mut self.context);
+        for node in (0..cluster.nodes.len()).filter(|node| set & (1 << node) == 0) {
+            if killed {
+                cluster.kill(context, node);
+                continue;
+            }
+            context.disturb(|| format!("no Weir reaches n{node}"));
+            for paths in &mut cluster.paths {
+                paths[node] = Path { there_broken: true, back_broken: true, delay: 0 };
+            }
+        }
     }
 
     /// Whether a Weir must have noticed what has been so since a moment: it has been awake, and its user has wanted the
