@@ -192,8 +192,17 @@ impl<'a> Cluster<'a> {
         is_known && component.parts_from(kept) && self.is_settled(component, Some(kept), since, SPLIT_MS)
     }
 
+    /// Whether a component has a node of the one that counts, also where only its view tells so, a newer one than any before:
+    /// nobody else may be in sight.
     fn is_of_counting(&self, component: &Component<'_>) -> bool {
-        component.nodes().any(|node| self.before.split.counting.contains(node))
+        let state = |node: &Endpoint| self.reported.iter().find(|(known, _)| *known == node);
+        let is_told = |node: &Endpoint| {
+            let own = state(node).and_then(|(_, state)| state.own_address().map(str::to_owned));
+            component.view.members.contains(&own.unwrap_or_else(|| node.to_string()))
+        };
+        let is_newer =
+            self.before.view.as_ref().is_none_or(|known| component.view.cluster_conf_id > known.number);
+        self.before.split.counting.iter().any(|node| component.has(node) || is_newer && is_told(node))
     }
 
     /// Whether a component has a node that was proven apart, and none of the component that counted.

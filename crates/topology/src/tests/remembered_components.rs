@@ -348,3 +348,16 @@ fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
     }
     assert!(reason(&world, 2).contains("the Weir weir-2 WRITES THERE, to"), "{}", reason(&world, 2));
 }
+
+#[test]
+fn a_node_that_has_joined_again_is_back_though_it_alone_is_in_sight() {
+    let mut world = torn();
+    settle(&mut world, |world| {
+        in_view(world, &[0, 1, 2], 7);
+        for index in [0, 1] {
+            world.see(index, Err(ProbeError::Timeout(800)));
+        }
+    });
+    assert!(world.writer().is_none() || reason(&world, 2).is_empty(), "{}", reason(&world, 2));
+    assert_eq!(reason(&world, 2), "");
+}
