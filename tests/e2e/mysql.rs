@@ -2,6 +2,8 @@
 //! server is in `property.rs`, real drivers are in `drivers.rs`.
 
 use std::error::Error;
+use std::thread;
+use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 use weir_testkit::wire::Login;
@@ -26,6 +28,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::a_reset_is_each_servers_own_beside_a_mariadb", reset_beside_mariadb),
         Case::parallel("mysql::warnings_and_found_rows_stay_with_their_session", diagnostics),
         Case::parallel("mysql::a_reset_in_a_transaction_behind_an_update_is_answered", reset_behind_update),
+        Case::parallel("mysql::a_deadlock_of_a_read_only_transaction_is_over", read_only_deadlock),
         Case::parallel("mysql::what_a_call_changed_before_it_failed_stays_with_its_session", failing_call),
         Case::parallel("mysql::user_variables_set_out_of_sight_pin", hidden_user_variable),
         Case::parallel("mysql::an_xa_transaction_keeps_its_connection", xa),
@@ -52,6 +55,31 @@ fn reset_behind_update(env: &Env) -> CaseResult {
         shared.turn()?;
     }
     ensure!(shared.mine.value("SELECT v FROM t")? == "1", "a reset rolls back");
+    Ok(())
+}
+
+/// A connection whose READ ONLY transaction has met another's locks refuses writes until a ROLLBACK comes.
+fn read_only_deadlock(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
+    shared.mine.run("INSERT INTO t VALUES (1, 1), (2, 1), (3, 1)")?;
+    let schema = shared.mine.value("SELECT DATABASE()")?;
+    let mut direct = Session::open(env.mysql()?.source().addr(), &schema)?;
+    shared.mine.run("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+    shared.mine.run("START TRANSACTION READ ONLY")?;
+    shared.mine.value("SELECT v FROM t WHERE id = 1")?;
+    direct.run("BEGIN")?;
+    direct.run("UPDATE t SET v = v + 1 WHERE id IN (2, 3)")?;
+    direct.send_query("UPDATE t SET v = v + 1 WHERE id = 1")?;
+    thread::sleep(Duration::from_millis(200));
+    let told = shared.mine.query("SELECT v FROM t WHERE id = 2")?.error();
+    ensure!(told == Some(1213), "{told:?}");
+    direct.results()?.done()?;
+    direct.run("COMMIT")?;
+    shared.other.run("UPDATE t SET v = v + 1 WHERE id = 3")?;
+    shared.mine.run("ROLLBACK")?;
+    shared.mine.run("UPDATE t SET v = v + 1 WHERE id = 3")?;
+    ensure!(shared.other.value("SELECT v FROM t WHERE id = 3")? == "4", "an update is missing");
     Ok(())
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Weir's transaction_replay_max_bytes; 0: no transaction runs again
     #[arg(long, default_value_t = 262_144, value_name = "BYTES")]
     pub(crate) replay_bytes: i64,
+    /// Leave COMMITs unmarked whose answer is lost (commit_outcome = off): their clients are told that nobody knows
+    #[arg(long)]
+    pub(crate) no_marker: bool,
     /// Further lines of the Galera nodes' my.cnf, separated by semicolons; they win over those that keep anomalies away
     #[arg(long, default_value = "", value_name = "LINES")]
     pub(crate) server_settings: String,

@@ -151,6 +151,7 @@ fn weir(setup: &Setup, stage: &Stage<'_>) -> Result<Slot, Error> {
         &[
             ("hostgroup_id", hostgroup::WRITER.into()),
             ("transaction_replay_max_bytes", stage.args.replay_bytes.into()),
+            ("commit_outcome", if stage.args.no_marker { "off" } else { "marker" }.into()),
             ("deadlock_retries", DEADLOCK_RETRIES.into()),
         ],
     );

@@ -9,7 +9,7 @@ use weir_lab::rows;
 use weir_lab::servers::network::Network;
 use weir_lab::servers::{Servers, Start};
 use weir_lab::{Error, Stop};
-use weir_testkit::Account;
+use weir_testkit::{Account, OUTCOMES_TABLE};
 
 use crate::args::Args;
 use crate::nemesis::Fault;
@@ -69,6 +69,7 @@ impl<'a> Stage<'a> {
         }
         stage.for_all(&rows::schema_sql())?;
         stage.for_all(&format!("CREATE DATABASE {SCHEMA}; CREATE USER {CHECK_USER}@'%'"))?;
+        stage.for_all(OUTCOMES_TABLE)?;
         stage.wait_alike()?;
         stage.servers.repair()?;
         Ok(stage)

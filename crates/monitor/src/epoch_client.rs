@@ -14,6 +14,7 @@ use weir_topology::{
 };
 
 use crate::epoch_tables::Fault;
+use crate::epoch_trouble::{self, Facts};
 use crate::epoch_writer::{Beats, EpochTask, EpochWriter, GALERA_WAITS, Released, WriteRequest, Written};
 use crate::topology_thread::Event;
 
@@ -36,8 +37,6 @@ const SILENT_MS: u64 = 3_600_000;
 const SILENT_KEPT: usize = 16;
 /// With one beat no more rows are removed than these.
 const PURGED_MAX: usize = 100;
-/// For so long the tables may not be read before that is said.
-const UNREAD_MS: u64 = 5_000;
 
 /// How often the tables are read at the only writer of servers with replication, while there are other Weirs or a
 /// switchover is planned. Of Galera's nodes causal probes read them.
@@ -50,10 +49,6 @@ const DRAINS_PAUSE_MS: u64 = 200;
 /// Beats that another Weir of the same name has written: what an earlier run of this one had sent, and a server has done
 /// late, are two at most.
 const STRANGE_BEATS: usize = 3;
-
-/// What ends it where the account may not use the tables and writes need them.
-const NEXT_STEP: &str = "; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account, or, if no \
-                         other Weir is in front of it, set weir_topology.epoch to optional";
 
 /// The subject of the agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +110,10 @@ pub(crate) struct EpochClient {
     /// When the tables were last read or written, and what has come between since.
     read_at: Option<Millis>,
     fault: Option<String>,
+    /// Why this Weir's row could not be written last.
+    unwritten: Option<String>,
+    /// Since when the lease has been over.
+    stopped_since: Option<Millis>,
     /// What is wrong, as it was said.
     trouble: Option<EpochTrouble>,
     /// A row that was passed over, as it was said.
@@ -160,6 +159,8 @@ impl EpochClient {
             is_begun: false,
             read_at: None,
             fault: None,
+            unwritten: None,
+            stopped_since: None,
             trouble: None,
             malformed: None,
             cut_until: 0,
@@ -201,6 +202,7 @@ impl EpochClient {
     /// Gives what a read has shown, if it counts.
     pub(crate) fn beat_written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         self.beats_busy = false;
+        self.unwritten = written.result.as_ref().err().map(ToString::to_string);
         if written.result.is_err() {
             (self.said, self.said_drains) = (None, None);
             self.beat_at = Millis(now.0 + BEAT_RETRY_MS);
@@ -264,35 +266,33 @@ impl EpochClient {
         self.strange.len() >= STRANGE_BEATS
     }
 
-    /// What is to be known of an epoch that can't be read; said once where it changes.
-    pub(crate) fn look_for_trouble(&mut self, now: Millis, has_others: bool) -> Option<EpochTrouble> {
+    /// What is to be known of an epoch that can't be read or written; said once where it changes. `writes_until` is when the
+    /// lease is over, if there is one.
+    pub(crate) fn look_for_trouble(
+        &mut self,
+        now: Millis,
+        has_others: bool,
+        writes_until: Option<Millis>,
+    ) -> Option<EpochTrouble> {
         let since = *self.read_at.get_or_insert(now);
-        let cause = self.denied.clone().or_else(|| self.fault.clone());
-        let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
-        let stops_writes = self.scope == EpochScope::Writer && !self.goes_by_facts();
-        let words = match cause.filter(|_| is_late) {
-            Some(cause) if self.scope == EpochScope::Plans && has_others && self.denied.is_some() => {
-                Some(format!(
-                    "weir.topology can't be used ({cause}): the other Weirs are not told of switchovers and drains; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account"
-                ))
-            }
-            Some(_) if self.scope == EpochScope::Plans => None,
-            Some(cause) if self.goes_by_facts() => Some(format!(
-                "weir.topology can't be used ({cause}): this Weir chooses the writer by its own observations"
-            )),
-            Some(cause) => {
-                let step = if self.denied.is_some() { NEXT_STEP } else { "" };
-                Some(format!("weir.topology can't be read ({cause}): NO WRITE IS SENT to this cluster{step}"))
-            }
-            None => None,
-        };
-        let trouble = words.map(|words| EpochTrouble { words: words.into(), stops_writes });
+        let is_over = writes_until.is_none_or(|until| now >= until);
+        self.stopped_since = is_over.then(|| self.stopped_since.unwrap_or(now));
+        let trouble = epoch_trouble::trouble(&Facts {
+            scope: self.scope,
+            goes_by_facts: self.goes_by_facts(),
+            has_others,
+            denied: self.denied.as_deref(),
+            fault: self.fault.as_deref().or(self.unwritten.as_deref()),
+            unread_ms: now.since(since),
+            stopped_ms: self.stopped_since.map(|since| now.since(since)),
+        });
         if trouble != self.trouble {
             let hostgroup = self.hostgroup;
             match &trouble {
-                Some(trouble) if stops_writes || self.scope == EpochScope::Plans => {
+                Some(trouble) if trouble.stops_writes || self.scope == EpochScope::Plans => {
                     error!(hostgroup, "{trouble}");
                 }
+                Some(trouble) if !self.goes_by_facts() => warn!(hostgroup, "{trouble}"),
                 None => info!(hostgroup, "weir.topology can be read again"),
                 // Said with what ends it, by `refused`.
                 Some(_) => {}

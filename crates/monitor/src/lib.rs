@@ -44,6 +44,7 @@ mod change_watch;
 mod clock;
 mod epoch_client;
 mod epoch_tables;
+mod epoch_trouble;
 mod epoch_writer;
 mod gtid_watch;
 mod latest_roles;

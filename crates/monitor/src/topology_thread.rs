@@ -13,8 +13,8 @@ use tracing::{error, info, warn};
 use weir_client::Address;
 use weir_eviction::Evictor;
 use weir_topology::{
-    Change, Cleared, Endpoint, EpochPolicy, Group, Hold, InstanceId, Millis, Observation, Place, ProbeError,
-    Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
+    Change, Cleared, Endpoint, EpochPolicy, Group, Hold, InstanceId, Leadership, Millis, Observation, Place,
+    ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
 use crate::causal_probe::{Source, Writer};
@@ -381,7 +381,8 @@ impl TopologyThread {
             group.assist = self.evictors.iter().find(of_group).and_then(Evictor::status);
             let has_others = epoch::has_others(&self.roles, group.writer_hostgroup);
             let client = self.epoch_clients.get_mut(&group.writer_hostgroup);
-            group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now, has_others));
+            let until = group.leadership.as_ref().map(Leadership::writes_until);
+            group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now, has_others, until));
         }
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
@@ -505,10 +506,15 @@ fn log(roles: &Roles, previous: &Roles) {
             }
             _ => {}
         }
+        let known = previous.group(hostgroup).map(|group| group.second_names.as_slice()).unwrap_or_default();
+        for (second, first) in group.second_names.iter().filter(|pair| !known.contains(pair)) {
+            warn!(hostgroup, "{second} is the same node as {first} (wsrep_gcomm_uuid): list it once");
+        }
     }
     for change in roles.changes(previous) {
         match change {
             Change::Is(place) if place.reason == Reason::NotObserved => {}
+            Change::Is(place) if matches!(place.reason, Reason::WrittenApart { .. }) => error!("{change}"),
             Change::Is(place) if place.role == Role::Offline || place.status == Status::Shunned => {
                 warn!("{change}");
             }

@@ -23,7 +23,7 @@ use crate::error::SwitchoverError;
 use crate::operation_runner::OperationRunner;
 use crate::progress::Progress;
 use crate::proxy::Proxy;
-use crate::recovery::Recovered;
+use crate::recovery;
 use crate::switchover::SwitchoverOrder;
 
 /// The clusters' operations. Owned by the one thread that publishes to the proxy.
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     /// A switchover that Weir began by itself.
     FailedBack { hostgroup: u32, is_done: bool },
     /// A switchover that another Weir has left half made.
-    Recovered { hostgroup: u32, done: Recovered },
+    Recovered { hostgroup: u32, entry: Entry, done: recovery::Outcome },
     /// Something that `auto_failover` calls for: what was done, or why it was not.
     Repaired {
         hostgroup: u32,
@@ -167,9 +167,14 @@ impl Operations {
             }
             News::Ended { operation, outcome } => {
                 let ended = self.running.remove(&operation);
+                // What a recovery has left has a time of its own.
+                let is_switchover = matches!(outcome, Outcome::Told);
                 self.take_outcome(outcome);
                 // Only one that has panicked leaves anything held, here or by others.
                 let clusters = ended.map(|running| running.clusters).unwrap_or_default();
+                if is_switchover {
+                    clusters.iter().for_each(|hostgroup| self.automation(*hostgroup).recovery.look_soon());
+                }
                 clusters.iter().for_each(|hostgroup| self.context.planner.switch_ends(*hostgroup));
                 clusters
             }
@@ -257,7 +262,7 @@ impl Operations {
     pub(crate) fn take_outcome(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Told => {}
-            Outcome::Recovered { hostgroup, done } => self.recovered(hostgroup, done),
+            Outcome::Recovered { hostgroup, entry, done } => self.recovered(hostgroup, entry, done),
             Outcome::FailedBack { hostgroup, is_done } => self.automation(hostgroup).failback.ended(is_done),
             Outcome::Repaired { hostgroup, name, pause, done } => self.repaired(hostgroup, name, pause, done),
         }

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_topology::procedure::{Entry, Recovery, Settled};
+use weir_topology::procedure::{Entry, Recovered, Recovery, Settled};
 use weir_topology::{Endpoint, Flavour, Group};
 
 use crate::error::SwitchoverError;
 use crate::operation_runner::OperationRunner;
-use crate::operations::{News, Notice, Operations, Outcome};
+use crate::operations::{self, News, Notice, Operations};
 
 /// Whoever has just moved the role is about to finish that.
 const FINISH_WAIT: Duration = Duration::from_secs(3);
@@ -24,7 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 const LEFT_PAUSE: Duration = Duration::from_secs(30);
 
 /// The result of a recovery.
-pub(crate) type Recovered = Result<Option<Settled>, SwitchoverError>;
+pub(crate) type Outcome = Result<Recovered, SwitchoverError>;
 
 /// What is known of switchovers of one cluster that others have begun.
 #[derive(Debug, Default)]
@@ -33,6 +33,8 @@ pub(crate) struct RecoveryWatch {
     due: Option<Instant>,
     is_looking: bool,
     told: Option<String>,
+    /// One that a server still has, and about which there is nothing to do.
+    over: Option<Entry>,
 }
 
 impl RecoveryWatch {
@@ -47,9 +49,20 @@ impl RecoveryWatch {
         }
     }
 
-    /// No look is due until the roles change.
+    /// No look is due; then there is one at once.
     pub(crate) fn suspend(&mut self) {
-        self.due = None;
+        (self.due, self.writers) = (None, None);
+    }
+
+    /// There is nothing to do about it as long as the writer is the same; a look now and then is enough.
+    fn is_over(&mut self, entry: Entry) {
+        (self.told, self.over) = (None, Some(entry));
+        self.look_after(LEFT_PAUSE);
+    }
+
+    /// Whether one that was found is to be told of.
+    fn is_news(&self, entry: &Entry) -> bool {
+        self.told.is_none() && self.over.as_ref() != Some(entry)
     }
 
     /// Whether a look is to begin now.
@@ -67,6 +80,12 @@ impl RecoveryWatch {
             self.due = group.writers.is_empty().then(|| Instant::now() + LOOK_PAUSE);
         }
         is_due
+    }
+
+    /// An operation has ended, and may have left something: the writer may be who it was, and nobody would look.
+    pub(crate) fn look_soon(&mut self) {
+        let soon = Instant::now() + FINISH_WAIT;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
     fn look_after(&mut self, pause: Duration) {
@@ -96,19 +115,24 @@ impl Operations {
         let watch = &mut self.automation(hostgroup).recovery;
         watch.is_looking = false;
         let Some(entry) = entry else {
-            watch.told = None;
+            (watch.told, watch.over) = (None, None);
             return unfinished.set(hostgroup, None);
         };
         // Mostly it is the switchover itself that is under way.
         if has_others_work {
             return watch.look_after(RETRY_PAUSE);
         }
-        if watch.told.is_none() {
+        if watch.is_news(entry) {
             unfinished.set(hostgroup, Some(told(entry)));
         }
+        let entry = entry.clone();
         let run = move |runner: &OperationRunner| {
             let done = runner.recovery(hostgroup).make(&mut runner.surroundings(hostgroup, None));
-            Outcome::Recovered { hostgroup, done: done.map_err(SwitchoverError::Procedure) }
+            operations::Outcome::Recovered {
+                hostgroup,
+                entry,
+                done: done.map_err(SwitchoverError::Procedure),
+            }
         };
         if let Err(cause) = self.begin("recovery", BTreeSet::from([hostgroup]), run) {
             tracing::error!(hostgroup, %cause, "can't start a thread");
@@ -116,14 +140,22 @@ impl Operations {
     }
 
     /// Logs what was done, or why it was not, unless that is known.
-    pub(crate) fn recovered(&mut self, hostgroup: u32, done: Recovered) {
+    pub(crate) fn recovered(&mut self, hostgroup: u32, entry: Entry, done: Outcome) {
         let watch = &mut self.automation(hostgroup).recovery;
         let (name, said, left) = match done {
-            // Another Weir does it, or has.
-            Ok(None) => return watch.look_after(LOOK_PAUSE),
-            Ok(Some(Settled::Finished { entry, left })) => ("switchover finished", told(&entry), left),
-            Ok(Some(Settled::Undone { entry, left })) => ("switchover undone", told(&entry), left),
-            Err(cause) => ("switchover not recovered", cause.to_string(), Vec::new()),
+            // Another Weir does it.
+            Ok(Recovered::Locked) => return watch.look_after(LOOK_PAUSE),
+            Ok(Recovered::NothingToDo) => {
+                watch.is_over(entry);
+                return self.context.unfinished.set(hostgroup, None);
+            }
+            Ok(Recovered::Settled(Settled::Finished { entry, left })) => {
+                ("switchover finished", told(&entry), left)
+            }
+            Ok(Recovered::Settled(Settled::Undone { entry, left })) => {
+                ("switchover undone", told(&entry), left)
+            }
+            Err(cause) => ("switchover not recovered", format!("{}: {cause}", told(&entry)), Vec::new()),
         };
         let is_failed = name == "switchover not recovered";
         let left_words: String = left.iter().map(|left| format!("; left to do: {left}")).collect();
@@ -152,5 +184,46 @@ fn told(entry: &Entry) -> String {
 impl OperationRunner {
     fn recovery(&self, writer_hostgroup: u32) -> Recovery {
         Recovery { writer_hostgroup, members: self.counted(writer_hostgroup), known: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(to: &str) -> Entry {
+        let (from, to) = (Endpoint::new("db1", 3306), Endpoint::new(to, 3306));
+        Entry { writer_hostgroup: 10, from, to, by_instance: "weir-1".to_owned() }
+    }
+
+    fn group() -> Group {
+        let writers = vec![Endpoint::new("db3", 3306)];
+        Group { writer_hostgroup: 10, flavour: Flavour::Replication, writers, ..Group::default() }
+    }
+
+    #[test]
+    fn what_a_replaced_writer_still_has_is_told_once_and_looked_at_seldom() {
+        let mut watch = RecoveryWatch::default();
+        assert!(watch.is_look_due(&group()) && watch.is_news(&entry("db2")));
+        watch.is_over(entry("db2"));
+        assert!(!watch.is_news(&entry("db2")) && watch.is_news(&entry("db3")));
+        let due = watch.next().expect("it is looked at again");
+        assert!(due > Instant::now() + LEFT_PAUSE / 2);
+    }
+
+    #[test]
+    fn behind_a_switchover_there_is_a_look_though_the_writer_is_who_it_was() {
+        let mut watch = RecoveryWatch::default();
+        assert!(watch.is_look_due(&group()) && watch.next().is_none());
+        watch.look_soon();
+        assert!(watch.next().is_some_and(|due| due <= Instant::now() + FINISH_WAIT));
+    }
+
+    #[test]
+    fn after_a_takeover_that_failed_there_is_a_look() {
+        let mut watch = RecoveryWatch::default();
+        assert!(watch.is_look_due(&group()) && !watch.is_look_due(&group()));
+        watch.suspend();
+        assert!(watch.is_look_due(&group()));
     }
 }

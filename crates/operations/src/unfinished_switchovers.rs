@@ -1,4 +1,4 @@
-//! Names the switchovers that other Weirs have begun, and nobody has finished or undone yet, for those who look.
+//! Names the switchovers that nobody has wholly finished or undone yet, mostly those of other Weirs, for those who look.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

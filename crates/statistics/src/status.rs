@@ -42,7 +42,8 @@ pub struct ClusterStatus {
     /// For that reason no write is sent to the cluster, also where there is a writer.
     #[serde(default)]
     pub sends_no_writes: bool,
-    /// The switchover that another Weir has begun, and that is neither finished nor undone yet.
+    /// A switchover that is written down in the cluster and not wholly finished or undone yet: another Weir has begun it, or
+    /// this one, and a server could not be told.
     #[serde(default)]
     pub unfinished_switchover: Option<String>,
     /// Other Weirs in front of the cluster that have been heard of lately.

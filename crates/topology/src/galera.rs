@@ -1,5 +1,6 @@
 //! Decides the roles of one Galera cluster.
 
+mod component;
 mod components;
 mod donor_handoff;
 mod epoch;
@@ -15,7 +16,8 @@ use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
     Cleared, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Flavour, GaleraState, Group, Hold, Intent,
-    LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Switch, SwitchStep, View, Wish,
+    LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Split, Switch, SwitchStep,
+    View, Wish,
 };
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
@@ -61,13 +63,13 @@ pub(crate) fn decide(
         view: None,
         hold: None,
         held_up: Vec::new(),
-        split_since: None,
-        apart: Vec::new(),
-        is_apart_proven: false,
+        history: None,
+        split: Split::default(),
+        contested: None,
     };
-    cluster.learn_epoch(health);
     cluster.drop_other_histories();
-    cluster.drop_other_components();
+    cluster.drop_other_components(health);
+    cluster.learn_epoch(health);
     cluster.drop_old_views();
     cluster.leave_history();
     cluster.give_up_silent();
@@ -80,9 +82,8 @@ pub(crate) fn decide(
     cluster.propose_to_yield(&mut group);
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
-    group.split_since = cluster.split_since;
-    group.apart.clone_from(&cluster.apart);
-    group.is_apart_proven = cluster.is_apart_proven;
+    group.second_names = cluster.second_names();
+    group.split.clone_from(&cluster.split);
     group.cannot_write = cluster.cannot_write_now(&group);
     (readers::all_places(&cluster.members, &group.writers, policy, &cluster), group)
 }
@@ -146,16 +147,28 @@ struct Cluster<'a> {
     view: Option<View>,
     hold: Option<Hold>,
     held_up: Vec<(Endpoint, Millis)>,
-    /// Since when two components exclude each other.
-    split_since: Option<Millis>,
-    /// Nodes of a component that does not count.
-    apart: Vec<Endpoint>,
-    is_apart_proven: bool,
+    /// The history that counts.
+    history: Option<String>,
+    split: Split,
+    /// While components exclude each other: the nodes of that which counts.
+    contested: Option<Vec<&'a Endpoint>>,
 }
 
 impl<'a> Cluster<'a> {
     fn healthy(&self) -> impl Iterator<Item = (&'a Endpoint, &'a GaleraState)> {
         healthy(&self.members).map(|(member, state)| (member.endpoint, state))
+    }
+
+    /// Servers that are the same node as another one.
+    fn second_names(&self) -> Vec<(Endpoint, Endpoint)> {
+        let answered = || self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
+        let first = |at: usize, state: &GaleraState| {
+            answered().take(at).find(|(_, known)| known.is_same_node(state)).map(|(endpoint, _)| *endpoint)
+        };
+        let second = |(at, (endpoint, state)): (usize, &Candidate<'_>)| {
+            Some(((*endpoint).clone(), first(at, state)?.clone()))
+        };
+        answered().enumerate().filter_map(second).collect()
     }
 
     fn state_of(&self, endpoint: &Endpoint) -> Option<&'a GaleraState> {
@@ -203,7 +216,13 @@ impl<'a> Cluster<'a> {
                 && state.cluster_state_uuid == view.cluster_state_uuid
         };
         let answered = self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
-        let known = answered.map(|(_, state)| *state).filter(is_in_it).count();
+        let mut known: Vec<&GaleraState> = Vec::new();
+        for state in answered.map(|(_, state)| *state).filter(is_in_it) {
+            if !known.iter().any(|other| other.is_same_node(state)) {
+                known.push(state);
+            }
+        }
+        let known = known.len();
         let lost =
             self.members.iter().filter(|member| member.state.as_ref().is_err_and(|out| out.lost)).count();
         let left = size_before.saturating_sub(view.cluster_size) as usize;
@@ -228,6 +247,13 @@ impl<'a> Cluster<'a> {
             if candidates.len() < able && newest < VIEW_SETTLE_MS {
                 candidates.clear();
             }
+        }
+        // Nothing is known of before, so that an older view tells nothing but its age.
+        if before.is_empty()
+            && self.before.last_wrote.is_empty()
+            && let Some(view) = &self.view
+        {
+            candidates.retain(|(_, state)| state.cluster_conf_id >= view.number);
         }
         if self.awaits_first_look() {
             candidates.clear();

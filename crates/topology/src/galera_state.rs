@@ -43,6 +43,8 @@ pub struct GaleraState {
     pub local_index: Option<u32>,
     /// `wsrep_local_cached_downto`: the oldest transaction that it could send to a node that joins.
     pub cached_downto: u64,
+    /// `wsrep_gcomm_uuid`: which process it is among the cluster's.
+    pub gcomm_uuid: String,
     /// `wsrep_node_name`
     pub node_name: String,
     /// `gmcast.segment` of `wsrep_provider_options`: the network segment, 0 by default.
@@ -122,6 +124,7 @@ impl GaleraState {
             "wsrep_last_committed" => self.last_committed = value.parse().unwrap_or(0),
             "wsrep_local_index" => self.local_index = value.parse().ok(),
             "wsrep_local_cached_downto" => self.cached_downto = value.parse().unwrap_or(0),
+            "wsrep_gcomm_uuid" => self.gcomm_uuid = value.to_owned(),
             "wsrep_node_name" => self.node_name = value.to_owned(),
             "wsrep_provider_options" => self.segment = segment(value).unwrap_or(0),
             _ => {}
@@ -138,6 +141,11 @@ impl GaleraState {
     /// Whether it knows which history its data belongs to; a node that has not joined yet says only zeros.
     pub(crate) fn has_history(&self) -> bool {
         self.cluster_state_uuid.contains(|digit| !matches!(digit, '0' | '-'))
+    }
+
+    /// Whether both are the same node: it is listed under two names.
+    pub(crate) fn is_same_node(&self, other: &Self) -> bool {
+        !self.gcomm_uuid.is_empty() && self.gcomm_uuid == other.gcomm_uuid
     }
 
     /// Whether it is in the component that has quorum.

@@ -70,9 +70,10 @@ impl<'a> HealthCheck<'a> {
 
     /// Whether a server that was lost by its silence has only just begun to answer again.
     pub(crate) fn is_just_back(&self, endpoint: &Endpoint, timeouts_max: u32) -> bool {
-        let back = self.observation(endpoint).and_then(|seen| seen.back);
-        back.is_some_and(|back| {
-            back.timeouts >= timeouts_max && self.now.since(back.at) < crate::observation::BACK_MS
+        let Some(seen) = self.observation(endpoint) else { return false };
+        // Time alone tells nothing: it may have answered once.
+        seen.back.is_some_and(|back| {
+            back.timeouts >= timeouts_max && seen.state_asked_at.since(back.at) < crate::observation::BACK_MS
         })
     }
 

@@ -95,7 +95,7 @@ pub use policy::{
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
 pub use role::{
-    Change, EpochTrouble, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View,
+    Change, EpochTrouble, Flavour, Group, Hold, Place, Role, Roles, Split, Status, Succession, Trouble, View,
 };
 pub use server_shared::{ServerRegistry, ServerShared};
 pub use session_variables::SessionVariables;

@@ -88,6 +88,11 @@ pub(crate) fn hold_without_writer<S>(before: &Group, members: &[Member<'_, S>], 
 }
 
 impl<S> Member<'_, S> {
+    /// Whether a person has taken it out of the cluster.
+    pub(crate) fn is_taken_out(&self) -> bool {
+        self.state.as_ref().is_err_and(|out| out.reason == Reason::Wished(Wish::OfflineHard))
+    }
+
     fn row(&self, hostgroup: u32) -> Option<&Intent> {
         self.rows.iter().copied().find(|row| row.hostgroup == hostgroup)
     }

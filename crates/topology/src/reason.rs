@@ -132,6 +132,40 @@ pub enum Reason {
         /// How many members that has.
         size: u32,
     },
+    /// The same, and by its tables another Weir writes there.
+    #[error(
+        "split brain: Primary in a component of its own (view {conf_id}, {size} members) beside the one that counts, and by its tables the Weir {claimed_by} WRITES THERE, to {writer}: set all servers of one of the two OFFLINE_HARD in all Weirs"
+    )]
+    WrittenApart {
+        /// Its view.
+        conf_id: u64,
+        /// How many members that has.
+        size: u32,
+        /// Who writes there.
+        writer: Endpoint,
+        /// Who has chosen that.
+        claimed_by: InstanceId,
+    },
+    /// The same, and that one is lost.
+    #[error(
+        "split brain: Primary in a component (view {conf_id}, {size} members) that lacks what the lost one has acknowledged; to go on without that, set all servers of the lost one OFFLINE_HARD"
+    )]
+    SplitOff {
+        /// Its view.
+        conf_id: u64,
+        /// How many members that has.
+        size: u32,
+    },
+    /// It calls itself Primary beside others that do so, too, and nothing tells which of them are the cluster.
+    #[error(
+        "split brain: Primary in one of several components (view {conf_id}, {size} members), and nobody knows which one counts; set all servers of the others OFFLINE_HARD"
+    )]
+    Undecided {
+        /// Its view.
+        conf_id: u64,
+        /// How many members that has.
+        size: u32,
+    },
     /// Others have been in a newer view for a while.
     #[error("still in view {conf_id} of the cluster, others are in {newest}")]
     OldView {

@@ -139,12 +139,10 @@ pub struct Group {
     pub epoch_trouble: Option<EpochTrouble>,
     /// Writers with replication that others have replaced while they were away, and about which nobody has decided since.
     pub replaced: Vec<Endpoint>,
-    /// Since when two components of a Galera cluster both call themselves Primary.
-    pub split_since: Option<Millis>,
-    /// Galera: nodes that are Primary in a component that does not count.
-    pub apart: Vec<Endpoint>,
-    /// They were seen beside the one that counts for so long that it was no moment between two views.
-    pub is_apart_proven: bool,
+    /// Galera: what is known of components that all call themselves Primary.
+    pub split: Split,
+    /// Servers of a Galera cluster that are the same node as another one, under another name.
+    pub second_names: Vec<(Endpoint, Endpoint)>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -155,6 +153,19 @@ pub struct Group {
     pub leadership: Option<Leadership>,
 }
 
+/// What is known of components of one Galera cluster that all call themselves Primary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Since when some exclude each other of which that was not known.
+    pub since: Option<Millis>,
+    /// Nodes of components that do not count.
+    pub apart: Vec<Endpoint>,
+    /// Those of them that were seen beside the one that counts for so long that it was no moment between two views.
+    pub proven: Vec<Endpoint>,
+    /// Nodes of the component that counts, also those that are lost.
+    pub counting: Vec<Endpoint>,
+}
+
 /// Why an epoch can't be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochTrouble {
@@ -162,6 +173,8 @@ pub struct EpochTrouble {
     pub words: Arc<str>,
     /// This Weir sends no writes to the cluster for that.
     pub stops_writes: bool,
+    /// The account may not use the tables, or they are unfit: it lasts until somebody changes that.
+    pub is_refused: bool,
 }
 
 impl fmt::Display for EpochTrouble {
@@ -333,6 +346,7 @@ impl Group {
             )
             && self.donors == other.donors
             && self.history == other.history
+            && self.second_names == other.second_names
             && deeds(self) == deeds(other)
             && awaited(self) == awaited(other)
             && agreed(self) == agreed(other)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weir_config::{Config, Listener, ListenerMode};
 use weir_http::Readiness;
 use weir_statistics::{ClusterStatus, cluster_status};
-use weir_topology::{Role, Roles, Status};
+use weir_topology::{Group, Role, Roles, Status};
 
 /// Of all clients, or of those of one hostgroup; `closed` is why nobody is taken at all.
 pub(super) fn readiness(
@@ -64,10 +64,20 @@ impl View<'_> {
     /// Whether a server takes work in this hostgroup.
     fn serves(&self, hostgroup: u32) -> bool {
         if let Some(group) = self.roles.group(hostgroup) {
-            return !group.writers.is_empty() && !group.sends_no_writes();
+            return !group.writers.is_empty() && (!group.sends_no_writes() || self.reads_go_on(group));
         }
         let mut places = self.roles.places.iter().filter(|place| place.hostgroup == hostgroup);
         places.any(|place| place.status == Status::Online && place.role != Role::Offline)
+    }
+
+    /// Whether reads are served while no write is sent, and that is the cluster's own matter, such as a long ALTER: all
+    /// Weirs wait for it, and clients have nowhere else to go. What this Weir's account is refused others may be allowed.
+    fn reads_go_on(&self, group: &Group) -> bool {
+        let cluster = self.config.clusters().find(|row| row.writer_hostgroup == group.writer_hostgroup);
+        let readers =
+            cluster.map(|cluster| self.roles.hostgroup(cluster.reader_hostgroup)).unwrap_or_default();
+        let is_refused = group.epoch_trouble.as_ref().is_some_and(|trouble| trouble.is_refused);
+        !is_refused && readers.iter().any(|place| place.status == Status::Online)
     }
 
     fn knows(&self, hostgroup: u32) -> bool {
@@ -89,5 +99,49 @@ impl View<'_> {
             return format!("hostgroup {hostgroup} has no server");
         }
         format!("hostgroup {hostgroup} has no server that accepts work: {}", reasons.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_topology::{Endpoint, EpochTrouble, Place, Reason};
+
+    use super::*;
+
+    const CONFIG: &str = "[[mysql_galera_hostgroups]]\nwriter_hostgroup = 10\nbackup_writer_hostgroup = 30\n\
+                          reader_hostgroup = 20\noffline_hostgroup = 9999\n\
+                          [[mysql_servers]]\nhostgroup_id = 10\nhostname = \"db1\"\n";
+
+    fn serves(is_refused: bool, reads: Status) -> bool {
+        let place = |hostgroup, role, status| Place {
+            hostgroup,
+            endpoint: Endpoint::new("db1", 3306),
+            role,
+            status,
+            weight: 1,
+            max_connections: 1,
+            reason: Reason::Healthy,
+            trouble: None,
+        };
+        let trouble = EpochTrouble { words: "no answer".into(), stops_writes: true, is_refused };
+        let roles = Roles {
+            places: vec![place(10, Role::Writer, Status::Online), place(20, Role::Reader, reads)],
+            groups: vec![Group {
+                writer_hostgroup: 10,
+                writers: vec![Endpoint::new("db1", 3306)],
+                epoch_trouble: Some(trouble),
+                ..Group::default()
+            }],
+            ..Roles::default()
+        };
+        let config = weir_config::parse(CONFIG, "weir.toml").expect("a configuration");
+        matches!(readiness(&config, &roles, Vec::new(), Some(10)), Readiness::Ready(_))
+    }
+
+    #[test]
+    fn a_cluster_that_answers_no_weir_is_served_while_it_has_readers() {
+        assert!(serves(false, Status::Online));
+        assert!(!serves(false, Status::OfflineSoft), "nobody reads");
+        assert!(!serves(true, Status::Online), "another Weir may be allowed to write");
     }
 }

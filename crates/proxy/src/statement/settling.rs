@@ -12,7 +12,7 @@ use crate::context::{CharsetAndCollation, Context, NamesOnServer};
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::connection::{Access, Expected, ServerConnection, Settling, Traces};
+use crate::server::connection::{Access, DiscardReason, Expected, ServerConnection, Settling, Traces};
 use crate::server::errors::is_wsrep_refusal;
 use crate::server::fetch::last_packet;
 use crate::session::Session;
@@ -43,7 +43,20 @@ impl Work<'_> {
     pub(crate) fn settle_ok(&mut self, key: ConnectionKey, settle: Settle, ok: &OkPacket<'_>) {
         let session = &mut *self.session;
         match settle {
-            Settle::Status => session.take_status(ok.status, self.ctx.now),
+            Settle::Status => {
+                let was_read_only =
+                    session.transaction.is_read_only && session.pins.pins().contains(Pins::TRANSACTION);
+                session.take_status(ok.status, self.ctx.now);
+                let connection = &mut self.pools.connections[key];
+                if was_read_only
+                    && !session.pins.pins().contains(Pins::TRANSACTION)
+                    && !connection.access.greeted.is_mariadb
+                {
+                    // Where an error has ended such a transaction, the connection refuses writes with 1792 until a ROLLBACK
+                    // comes, and shows it nowhere (seen on MySQL 9.7).
+                    connection.discard_reason = Some(DiscardReason::Stale);
+                }
+            }
             Settle::Pending => {
                 session.take_status(ok.status, self.ctx.now);
                 session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);

@@ -4,7 +4,7 @@ use super::{Candidate, Cluster};
 use crate::health::HealthCheck;
 use crate::leadership::{Approval, ChangeReason, Facts, Leadership};
 use crate::member::healthy;
-use crate::{Endpoint, GaleraState, Group, Reason, SwitchStep, Wish};
+use crate::{Endpoint, GaleraState, Group, Observation, Reason, SwitchStep, Wish};
 
 impl Cluster<'_> {
     /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
@@ -18,10 +18,30 @@ impl Cluster<'_> {
             state.zip(trusted).is_none_or(|(state, trusted)| state.cluster_state_uuid == *trusted)
         };
         // So has a component that goes on apart, and those go by the same UUID.
-        let is_apart = |endpoint: &Endpoint| self.before.apart.contains(endpoint);
-        let is_read = |endpoint: &Endpoint| is_member(endpoint) && is_ours(endpoint) && !is_apart(endpoint);
+        let is_apart = |endpoint: &Endpoint| self.split.apart.contains(endpoint);
+        // Also before that is certain.
+        let is_suspected = |endpoint: &Endpoint| {
+            let state = health.galera_state(endpoint).filter(|state| state.is_primary());
+            let is_one = |nodes: &Vec<&Endpoint>| nodes.contains(&endpoint);
+            state.is_some() && self.contested.as_ref().is_some_and(|nodes| !is_one(nodes))
+        };
+        let is_read = |endpoint: &Endpoint| {
+            is_member(endpoint) && is_ours(endpoint) && !is_apart(endpoint) && !is_suspected(endpoint)
+        };
         let reads = health.observations.iter().filter(|seen| is_read(&seen.endpoint));
-        let reads = reads.filter_map(|seen| seen.epoch.as_ref());
+        // What another Weir has claimed in a node's tables counts once the node was asked again in which view it is: the
+        // claim may be that of a component which goes on apart, and which was none yet when it was asked last.
+        let known_row = self.before.leadership.as_ref().and_then(|leadership| leadership.row.clone());
+        let is_looked_at = |seen: &&Observation| {
+            let row = seen.epoch.as_ref().and_then(|read| read.row.as_ref());
+            row.zip(known_row.as_ref()).is_none_or(|(row, known)| {
+                row.epoch <= known.epoch
+                    || row.claimed_by == policy.instance
+                    || known.switching.is_some()
+                    || seen.epoch.as_ref().is_some_and(|read| read.asked_at <= seen.state_asked_at)
+            })
+        };
+        let reads = reads.filter(is_looked_at).filter_map(|seen| seen.epoch.as_ref());
         let (known, view) = (self.before.leadership.as_ref(), self.before.writer_view.as_ref());
         let mut leadership = Leadership::after(known, policy, reads, view, self.now);
         self.note_deposed(&mut leadership);

@@ -16,7 +16,7 @@ const VIEWS_RESTART_MS: u64 = 3000;
 impl<'a> Cluster<'a> {
     /// Nodes may disagree on the history only if one was set up apart, which the present writer may be, too, if it was
     /// started anew. The history so far counts while any node has it. Without it, another one counts if more than half
-    /// of all servers have it: the cluster was made anew. In the beginning that of most nodes does, also of those that
+    /// of all servers have it that a person has not taken out: the cluster was made anew. In the beginning that of most nodes does, also of those that
     /// do not work, then that with the most advanced position.
     pub(super) fn drop_other_histories(&mut self) {
         let mut votes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
@@ -25,19 +25,19 @@ impl<'a> Cluster<'a> {
             *count += 1;
             *position = (*position).max(state.last_committed);
         }
+        let wanted = self.members.iter().filter(|member| !member.is_taken_out()).count();
         let most = votes.iter().max_by_key(|(_, votes)| **votes);
         let known = self.before.view.as_ref().or(self.before.writer_view.as_ref());
         let last = known.map(|view| view.history.as_str());
         let trusted = match (last, most) {
-            (Some(last), Some((uuid, (count, _))))
-                if !votes.contains_key(last) && count * 2 > self.members.len() =>
-            {
+            (Some(last), Some((uuid, (count, _)))) if !votes.contains_key(last) && count * 2 > wanted => {
                 Some(*uuid)
             }
             (Some(last), _) => Some(last),
             (None, most) => self.most_common_history().or(most.map(|(uuid, _)| *uuid)),
         };
         let Some(trusted) = trusted.map(str::to_owned) else { return };
+        self.history = Some(trusted.clone());
         for member in &mut self.members {
             if let Ok(state) = member.state
                 && state.cluster_state_uuid != trusted
@@ -62,8 +62,12 @@ impl<'a> Cluster<'a> {
     /// can't be seen any more: a node that was stopped for a while goes on in its old view.
     pub(super) fn drop_old_views(&mut self) {
         let is_silent = |endpoint: &Endpoint| self.unanswered.contains(&endpoint);
-        let newest =
-            self.healthy().max_by_key(|(endpoint, state)| (state.cluster_conf_id, !is_silent(endpoint)));
+        // Where components exclude each other, the numbers of the others say nothing.
+        let is_ours =
+            |endpoint: &Endpoint| self.contested.as_ref().is_some_and(|nodes| nodes.contains(&endpoint));
+        let newest = self
+            .healthy()
+            .max_by_key(|(endpoint, state)| (is_ours(endpoint), state.cluster_conf_id, !is_silent(endpoint)));
         let Some((endpoint, newest)) = newest else {
             let known = self.before.view.clone();
             self.view = known.map(|view| match self.has_older_view(&view) {

@@ -30,7 +30,7 @@ use crate::{Endpoint, Millis, SourceLink};
 
 pub use error::{Ending, ProcedureError};
 pub use failover::{Candidate, Failover};
-pub use recovery::{Recovery, Settled};
+pub use recovery::{Recovered, Recovery, Settled};
 pub use rejoin::Rejoin;
 pub use server_error::ServerError;
 pub use switchover::{Moved, Plan, Switchover, Undone};

@@ -53,6 +53,17 @@ pub enum Settled {
     },
 }
 
+/// What has become of a switchover that is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// It is finished or undone now.
+    Settled(Settled),
+    /// None is written down where that counts: what a replica, or a server that was replaced meanwhile, still has is over.
+    NothingToDo,
+    /// Another connection has a lock: somebody is at work on these servers.
+    Locked,
+}
+
 /// Why nothing is done.
 enum Obstacle {
     /// Another connection has a lock.
@@ -82,15 +93,15 @@ impl Recovery {
         })
     }
 
-    /// Finishes or undoes a switchover, if one is written down. None: there is nothing to do, or another Weir does it.
+    /// Finishes or undoes a switchover, if one is written down.
     ///
     /// # Errors
     /// Why neither can be done now. Nobody was made writable then, unless that is said.
-    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<Option<Settled>, ProcedureError> {
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<Recovered, ProcedureError> {
         match self.try_to(around) {
-            Err(Obstacle::Locked(_)) => Ok(None),
+            Err(Obstacle::Locked(_)) => Ok(Recovered::Locked),
             Err(Obstacle::Other(cause)) => Err(cause),
-            Ok(settled) => Ok(settled),
+            Ok(settled) => Ok(settled.map_or(Recovered::NothingToDo, Recovered::Settled)),
         }
     }
 

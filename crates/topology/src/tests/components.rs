@@ -3,7 +3,7 @@
 use super::*;
 
 /// The three nodes, with the first one as the writer.
-fn started() -> World {
+pub(super) fn started() -> World {
     let mut world = World::new(policy(WriterReads::No));
     for index in 0..3 {
         world.see(index, Ok(synced(index)));
@@ -14,7 +14,7 @@ fn started() -> World {
 }
 
 /// A view of these nodes.
-fn in_view(world: &mut World, nodes: &[usize], conf_id: u64) {
+pub(super) fn in_view(world: &mut World, nodes: &[usize], conf_id: u64) {
     for (place, index) in nodes.iter().enumerate() {
         world.see_changed(*index, |state| {
             state.cluster_conf_id = conf_id;
@@ -35,7 +35,7 @@ fn auto(world: &mut World, nodes: &[usize], conf_id: u64) {
     }
 }
 
-fn settle(world: &mut World, look: impl Fn(&mut World)) {
+pub(super) fn settle(world: &mut World, look: impl Fn(&mut World)) {
     for _ in 0..40 {
         world.pass(100);
         look(world);
@@ -43,7 +43,7 @@ fn settle(world: &mut World, look: impl Fn(&mut World)) {
     }
 }
 
-fn reason(world: &World, index: usize) -> String {
+pub(super) fn reason(world: &World, index: usize) -> String {
     let place =
         world.roles.places.iter().find(|place| place.endpoint == node(index) && place.role == Role::Offline);
     place.map(|place| place.reason.to_string()).unwrap_or_default()
@@ -97,7 +97,7 @@ fn of_two_that_both_go_on_without_quorum_the_one_with_the_writer_counts() {
 }
 
 /// Of three the third was made Primary apart, and is known for that.
-fn torn() -> World {
+pub(super) fn torn() -> World {
     let mut world = started();
     settle(&mut world, |world| {
         in_view(world, &[2], 4);

@@ -8,6 +8,7 @@ mod components;
 mod group_properties;
 mod group_replication;
 mod properties;
+mod remembered_components;
 mod replication;
 mod scenarios;
 mod several_weirs;

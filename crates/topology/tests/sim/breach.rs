@@ -11,7 +11,9 @@ use crate::fault::Fault;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
-use crate::stage::{CHOOSING, COMPONENTS, FAILOVERS, GROUPS, NAMES, REPLICAS, SWITCHOVERS, has_ghosts};
+use crate::stage::{
+    CHOOSING, COMPONENTS, FAILOVERS, GROUPS, LOST_PARTS, NAMES, REPLICAS, SWITCHOVERS, has_ghosts,
+};
 use crate::weir::{READERS, WRITERS, Weir};
 
 /// The rows of Weirs that are read where not all are.
@@ -101,6 +103,8 @@ pub(crate) enum Breach {
     IgnoresUptime,
     /// Any component of the cluster that calls itself Primary will do.
     IgnoresComponents,
+    /// A component that was out is the cluster when nothing else is left.
+    ForgetsApart,
     /// Of the rows of all Weirs only the first are read.
     ReadsFewPeers,
     /// A member counts whomever it reaches.
@@ -170,7 +174,7 @@ pub(crate) enum Breach {
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 50] = [
+    pub(crate) const ALL: [Self; 51] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -189,6 +193,7 @@ impl Breach {
         Self::NeverGivesBack,
         Self::IgnoresUptime,
         Self::IgnoresComponents,
+        Self::ForgetsApart,
         Self::ReadsFewPeers,
         Self::GroupIgnoresQuorum,
         Self::GroupIgnoresTimeouts,
@@ -240,6 +245,7 @@ impl Breach {
         let first = match self {
             Self::AddsWriters | Self::NeverGivesBack | Self::IgnoresUptime => CHOOSING,
             Self::IgnoresComponents => COMPONENTS,
+            Self::ForgetsApart => LOST_PARTS,
             Self::ReplicasKeepMoved => NAMES,
             _ if self >= Self::SwitchoverTakesNoLock => SWITCHOVERS,
             _ if self >= Self::FailoverLooksOnce => FAILOVERS,
@@ -263,7 +269,7 @@ impl Breach {
             Self::IgnoresMaintenance => Action::Maintain(node, true),
             Self::IgnoresHistory => Action::SetApart(node),
             Self::IgnoresTimeouts => Action::Hang(node),
-            Self::IgnoresComponents => Action::SplitBrain(node),
+            Self::IgnoresComponents | Self::ForgetsApart => Action::SplitBrain(node),
             // One that has not heard of the next epoch yet.
             Self::AwaitsNoLease if random.percent(60) => {
                 Action::StopWeir(weir, random.within(100 * MS..2500 * MS))
@@ -299,6 +305,9 @@ impl Breach {
             }
             Self::FailsBack => previous = forget_writers(previous),
             Self::IgnoresComponents => previous = forget_components(previous),
+            Self::ForgetsApart => {
+                previous.groups.iter_mut().for_each(|group| group.split.proven.clear());
+            }
             _ => seen.iter_mut().for_each(|seen| self.embellish(seen, &instance, now)),
         }
         if self == Self::HoldsForEver {
@@ -373,7 +382,7 @@ fn forget_writers(mut previous: Roles) -> Roles {
 /// to choose one.
 fn forget_components(mut previous: Roles) -> Roles {
     for group in &mut previous.groups {
-        (group.split_since, group.apart) = (None, Vec::new());
+        group.split = weir_topology::Split::default();
     }
     previous.places.iter_mut().for_each(|place| place.role = Role::Reader);
     previous

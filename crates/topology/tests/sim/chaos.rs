@@ -42,6 +42,10 @@ pub(crate) enum Action {
     /// A part of the cluster is cut off; a moment later somebody makes it Primary.
     SplitBrain(usize),
     Branch(u8),
+    /// All nodes but those of a branch are lost: killed, or cut off from all Weirs.
+    LoseOthers(u8, bool),
+    /// A node of a branch crashes, and is back as what it was (`pc.recovery`).
+    Recover(usize),
     /// A server's name leads to another machine from now on; a Weir hears of it.
     Move(usize),
     Learn(usize, usize),

@@ -119,14 +119,16 @@ impl World {
             }
             node.unwritable_since = since(node.unwritable_since, writable);
             let reads = quorum && node.wants_reads();
-            let answers = quorum && node.is_open && !node.busy;
+            let answers = node.is_open && !node.busy;
+            let is_branch = node.is_branch && claim;
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.cluster.paths[weir][index];
                 let is_clear = path.works() && path.delay == 0;
                 let good = &mut asker.reach[index];
                 good.clear_since = since(good.clear_since, !is_clear);
                 good.reads_since = since(good.reads_since, !(is_clear && reads));
-                good.quorum_since = since(good.quorum_since, !(is_clear && answers));
+                good.quorum_since = since(good.quorum_since, !(is_clear && quorum && answers));
+                good.branch_since = since(good.branch_since, !(is_clear && is_branch && answers));
             }
         }
         self.note_branches();

@@ -7,7 +7,7 @@
 //! Weirs that are gone); the same with several writers, or one that takes its
 //! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on), and the same with
 //! `auto_failover` (from 4000000 on), and with switchovers that are ordered of several Weirs at once (from 5000000 on);
-//! Galera again, with parts of the cluster that are made Primary while the others go on (from 6000000 on); replication
+//! Galera again, with parts of the cluster that are made Primary while the others go on (from 6000000 on), and are lost then (from 6500000 on); replication
 //! with names of servers that lead elsewhere from a moment on (from 7000000 on).
 //! There what Weirs do with the servers is real, too: each procedure runs on a thread of its own, question by question.
 //!
@@ -40,7 +40,9 @@ use std::thread;
 
 use breach::{Breach, Trial};
 use fault::{Blow, Fault, Moved};
-use stage::{CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, NAMES, REPLICAS, SWITCHOVERS, Tally, run};
+use stage::{
+    CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, LOST_PARTS, NAMES, REPLICAS, SWITCHOVERS, Tally, run,
+};
 
 /// Worlds in which something was found once; they come first.
 ///
@@ -68,7 +70,9 @@ use stage::{CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, NAMES, REPLICAS, S
 ///   all that was left. 6000348: with the next view the numbers of both said nothing of that any more. 6000522: nor after a
 ///   silence. 6000153: until it was taken out a Weir read the tables of the agreement there. 6002027: it became the cluster
 ///   when the right one was lost. 6006247: a Weir that was just started took the row in its tables for a proof that the
-///   writer was there. 6008648: a writer that joined again had been forgotten, and neither of two components counted.
+///   writer was there. 6008648: a writer that joined again had been forgotten, and neither of two components counted. 6000943: a node that had joined again
+///   stayed out where the others were not in sight.
+/// - 183: a node that had answered once after a long silence was trusted a second later, though it had not answered again.
 /// - 7678: a Weir that had been stopped took a component for a second one, beside what it remembered of the others.
 /// - 8653: as long as one of them did not answer, no node of a cluster that counts its views anew was believed.
 ///
@@ -86,11 +90,12 @@ use stage::{CHOOSING, COMPONENTS, FAILOVERS, Failure, GROUPS, NAMES, REPLICAS, S
 /// - 1005931: an epoch was opened since the cluster went on without the former writer, which then came back.
 /// - 7635: a writer hung when it had been claimed, before that Weir, or another one, had heard that it was.
 /// - 5008054: a Weir did not count a former writer for its successor, as it had seen it in no such role.
-const KEPT: [u64; 40] = [
-    24, 229, 230, 4773, 7635, 7678, 8653, 16_731, 1_000_005, 1_000_183, 1_005_931, 2_000_002, 2_000_028,
+const KEPT: [u64; 44] = [
+    24, 183, 229, 230, 4773, 7635, 7678, 8653, 16_731, 1_000_005, 1_000_183, 1_005_931, 2_000_002, 2_000_028,
     2_000_567, 2_001_899, 2_004_029, 2_009_220, 3_000_108, 3_000_359, 3_002_521, 3_003_105, 3_009_851,
     4_000_556, 4_000_785, 4_002_024, 4_002_451, 4_007_361, 5_000_562, 5_001_946, 5_001_997, 5_003_223,
-    5_005_062, 5_008_054, 6_000_021, 6_000_153, 6_000_348, 6_000_522, 6_002_027, 6_006_247, 6_008_648,
+    5_003_476, 5_004_451, 5_005_062, 5_008_054, 6_000_021, 6_000_153, 6_000_348, 6_000_522, 6_000_943,
+    6_002_027, 6_006_247, 6_008_648,
 ];
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;
@@ -105,6 +110,7 @@ const REPLICA_WORLDS: u64 = 40;
 const FAILOVER_WORLDS: u64 = 40;
 const SWITCHOVER_WORLDS: u64 = 40;
 const COMPONENT_WORLDS: u64 = 40;
+const LOST_PART_WORLDS: u64 = 40;
 const NAME_WORLDS: u64 = 40;
 /// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many, and a lost source is
 /// waited for.
@@ -238,6 +244,11 @@ fn switchovers_keep_the_rules() {
 #[test]
 fn split_brains_keep_the_rules() {
     keep_the_rules(COMPONENTS, COMPONENT_WORLDS);
+}
+
+#[test]
+fn lost_parts_keep_the_rules() {
+    keep_the_rules(LOST_PARTS, LOST_PART_WORLDS);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use weir_topology::{LocalState, Role, Status};
 
 use crate::chaos::Action;
-use crate::cluster::{Cluster, Context};
+use crate::cluster::{Cluster, Context, Path};
 use crate::group::members;
 use crate::node::{NODES_MAX, View, endpoint, node_of};
 use crate::queue::{Event, MS, Time};
@@ -16,6 +16,8 @@ use crate::world::World;
 const HELP: std::ops::Range<Time> = 1000 * MS..6000 * MS;
 /// How long both go on.
 const LASTS: std::ops::Range<Time> = 5000 * MS..30_000 * MS;
+/// How much longer where the others are lost meanwhile.
+const LOST: Time = 20_000 * MS;
 /// How long a Weir goes by what it knew before it takes a component out, and a node that was silent to come back.
 const NOTICED: Time = 2000 * MS;
 
@@ -60,6 +62,25 @@ impl Cluster {
         self.form(context, set, View { primary: true, conf_id, members: set, lives, left: 0, history: 0 });
     }
 
+    /// A node of a branch dies, and is there again as what it was.
+    pub(crate) fn recover(&mut self, context: &mut Context, node: usize) {
+        let before = self.nodes[node].clone();
+        if !before.is_branch || !before.runs() || self.views[before.view.unwrap_or(0)].members != 1 << node {
+            return;
+        }
+        self.kill(context, node);
+        let back = &mut self.nodes[node];
+        let life = back.life;
+        (*back, context.disturbed_at) = (before, context.now);
+        back.life = life;
+        (back.joins_at, back.transfer, back.state) = (context.now, back.transfer + 2, LocalState::Synced);
+        back.pending.clear();
+        back.unread.clear();
+        let view = back.view.unwrap_or(0);
+        self.views[view].lives[node] = life;
+        self.listen(context);
+    }
+
     /// Nodes without quorum are made Primary.
     fn make_primary(&mut self, context: &mut Context, set: u8) {
         let (history, id, conf_id) = (self.logs.len(), self.views.len(), self.next_conf_id(set));
@@ -94,9 +115,10 @@ impl World {
         self.cluster.divide(&mut self.context, set);
         let suspect = self.cluster.settings.suspect;
         let helped = suspect + 500 * MS + self.context.random.within(HELP);
-        self.context.calm(helped + NOTICED);
+        let lost = if self.loses_parts { self.bounds.detect + NOTICED + LOST } else { 0 };
+        self.context.calm(helped + NOTICED + lost);
         self.context.after(helped, Event::Act(Action::Branch(set)));
-        let ended = helped + self.context.random.within(LASTS);
+        let ended = helped + lost + self.context.random.within(LASTS);
         self.context.after(ended, Event::Act(Action::Repair));
     }
 
@@ -119,24 +141,102 @@ impl World {
             return;
         }
         cluster.make_primary(context, set);
+        if self.loses_parts {
+            self.plan_loss(set);
+        }
+    }
+
+    /// What becomes of a branch and of the cluster beside it: views change, the branch is out of sight for a while, and the
+    /// others are lost.
+    fn plan_loss(&mut self, set: u8) {
+        let (count, weirs, random) = (self.cluster.nodes.len(), self.weirs.len(), &mut self.context.random);
+        let seen = self.bounds.detect + NOTICED;
+        let lost_at = seen + random.within(0..4000 * MS);
+        let mut plan = vec![(lost_at, Action::LoseOthers(set, random.percent(60)))];
+        for node in 0..count {
+            let is_branch = set & (1 << node) != 0;
+            let at = random.within(0..lost_at + 8000 * MS);
+            match random.within(0..10) {
+                0..4 if is_branch => plan.push((at, Action::Recover(node))),
+                4..6 if is_branch => plan.extend([
+                    (at, Action::Hang(node)),
+                    (at + random.within(100 * MS..4000 * MS), Action::Resume(node)),
+                ]),
+                6..8 if is_branch => {
+                    let (weir, path) = (random.below(weirs), Path::any_broken(random));
+                    plan.extend([
+                        (at, Action::SetPath(weir, node, path)),
+                        (
+                            at + random.within(100 * MS..4000 * MS),
+                            Action::SetPath(weir, node, Path::default()),
+                        ),
+                    ]);
+                }
+                8..9 if is_branch => plan.extend([
+                    (at, Action::Drain(node, true)),
+                    (at + random.within(100 * MS..4000 * MS), Action::Drain(node, false)),
+                ]),
+                0..4 => plan.extend([
+                    (at, Action::Leave(node)),
+                    (at + random.within(100 * MS..3000 * MS), Action::Start(node)),
+                ]),
+                4..6 => plan.push((at, Action::Maintain(node, true))),
+                _ => {}
+            }
+        }
+        for (at, action) in plan {
+            self.context.after(at, Event::Act(action));
+        }
+    }
+
+    pub(crate) fn lose_others(&mut self, set: u8, killed: bool) {
+        let (cluster, context) = (&mut self.cluster, &mut self.context);
+        for node in (0..cluster.nodes.len()).filter(|node| set & (1 << node) == 0) {
+            if killed {
+                cluster.kill(context, node);
+                continue;
+            }
+            context.disturb(|| format!("no Weir reaches n{node}"));
+            for paths in &mut cluster.paths {
+                paths[node] = Path { there_broken: true, back_broken: true, delay: 0 };
+            }
+        }
+    }
+
+    /// Whether a Weir must have noticed what has been so since a moment: it has been awake, and its user has wanted the
+    /// same.
+    fn has_noticed(&self, weir: usize, node: usize, since: Option<Time>) -> bool {
+        let asker = &self.weirs[weir];
+        let since = since.map(|since| since.max(asker.awake_since).max(asker.wished_at));
+        asker.wants(node)
+            && since.is_some_and(|since| self.context.now > since + self.bounds.detect + NOTICED)
     }
 
     /// Whether a Weir must know of the cluster that lasts: a node of it answers.
     fn knows_cluster(&self, weir: usize) -> bool {
-        let asker = &self.weirs[weir];
-        let answers = |node: usize| {
-            let since =
-                asker.reach[node].quorum_since.map(|since| since.max(asker.awake_since).max(asker.wished_at));
-            since.is_some_and(|since| self.context.now > since + self.bounds.detect + NOTICED)
-        };
-        (0..self.cluster.nodes.len()).any(|node| asker.wants(node) && answers(node))
+        let answers = |node: usize| self.has_noticed(weir, node, self.weirs[weir].reach[node].quorum_since);
+        (0..self.cluster.nodes.len()).any(answers)
     }
 
-    /// Who had to go by a branch goes on with that.
+    /// Who had to go by a branch goes on with that. Who has seen it beside the cluster had not to, whatever it sees now.
     pub(crate) fn note_branches(&mut self) {
+        if !self.has_split_brains {
+            return;
+        }
         for weir in 0..self.weirs.len() {
-            let goes = self.weirs[weir].writers.iter().any(|writer| self.cluster.nodes[*writer].is_branch);
-            if goes && !self.knows_cluster(weir) {
+            for node in 0..self.cluster.nodes.len() {
+                let since = self.weirs[weir].reach[node].branch_since;
+                let sees = self.weirs[weir].is_awake()
+                    && self.weirs[weir].knew_history
+                    && self.has_noticed(weir, node, since)
+                    && self.knows_cluster(weir);
+                let saw = &mut self.weirs[weir].saw_apart[node];
+                *saw = self.cluster.nodes[node].is_branch && (*saw || sees);
+            }
+            let writers = &self.weirs[weir].writers;
+            let on_branch = |node: &&usize| self.cluster.nodes[**node].is_branch;
+            let is_excused = |node: &usize| !self.weirs[weir].saw_apart[*node];
+            if writers.iter().find(on_branch).is_some_and(is_excused) && !self.knows_cluster(weir) {
                 (self.weirs[weir].knew_history, self.weirs[weir].follows_branch) = (false, true);
             }
         }
@@ -154,12 +254,13 @@ impl World {
         self.cluster.nodes[node].is_branch && !self.knows_cluster(weir)
     }
 
-    /// Rule 1: nobody works on a branch while the cluster lasts.
+    /// Rule 1: nobody works on a branch while the cluster lasts, nor after it if it was seen beside it.
     pub(crate) fn check_branches(&mut self, weir: usize) {
         let asker = &self.weirs[weir];
-        if !self.has_split_brains || !asker.knew_history || !self.knows_cluster(weir) {
+        if !self.has_split_brains || !asker.knew_history {
             return;
         }
+        let knows_cluster = self.knows_cluster(weir);
         let works = |node: &usize| {
             let is_of_node = |place: &&weir_topology::Place| place.endpoint == endpoint(*node);
             let mut places = asker.roles.places.iter().filter(is_of_node);
@@ -167,7 +268,7 @@ impl World {
         };
         let is_noticed = |node: &usize| {
             let begun = self.cluster.nodes[*node].joins_at.max(asker.awake_since);
-            self.context.now > begun + self.bounds.detect + NOTICED
+            asker.saw_apart[*node] || knows_cluster && self.context.now > begun + self.bounds.detect + NOTICED
         };
         let wrong = self.cluster.branch_members().filter(is_noticed).find(works);
         if let Some(node) = wrong {

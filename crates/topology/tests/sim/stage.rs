@@ -21,6 +21,9 @@ pub(crate) const SWITCHOVERS: u64 = 5_000_000;
 /// Galera worlds from this one on have components that all call themselves Primary.
 pub(crate) const COMPONENTS: u64 = 6_000_000;
 
+/// And from this one on the others are lost when both have gone on for a while.
+pub(crate) const LOST_PARTS: u64 = 6_500_000;
+
 /// Worlds from this one on have replication with names of servers that move.
 pub(crate) const NAMES: u64 = 7_000_000;
 

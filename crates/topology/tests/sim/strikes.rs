@@ -74,6 +74,8 @@ impl Disturbed for World {
             Action::Switch(node) => return self.switch(node),
             Action::SplitBrain(node) => return self.split(node),
             Action::Branch(set) => return self.branch(set),
+            Action::LoseOthers(set, killed) => return self.lose_others(set, killed),
+            Action::Recover(node) => return cluster.recover(context, node),
             _ => context.disturb(|| format!("{action:?}")),
         }
         match action {

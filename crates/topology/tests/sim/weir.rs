@@ -217,6 +217,8 @@ pub(crate) struct Weir {
     pub(crate) knew_history: bool,
     /// It has taken a branch for the cluster, and has written nothing in the real one since.
     pub(crate) follows_branch: bool,
+    /// The nodes of branches that it has seen beside the cluster for long enough to know.
+    pub(crate) saw_apart: [bool; NODES_MAX],
     pub(crate) reach: [Reach; NODES_MAX],
     /// The servers of which nothing has been heard since their names have moved.
     pub(crate) is_unheard: [bool; NODES_MAX],
@@ -232,6 +234,8 @@ pub(crate) struct Reach {
     pub(crate) reads_since: Option<Time>,
     /// And it belongs to the cluster that lasts.
     pub(crate) quorum_since: Option<Time>,
+    /// Or to a branch of it.
+    pub(crate) branch_since: Option<Time>,
 }
 
 /// A change of the writer.
@@ -285,9 +289,15 @@ impl Weir {
             checked_at: 0,
             knew_history: false,
             follows_branch: false,
+            saw_apart: [false; NODES_MAX],
             epoch_state: EpochState::default(),
             is_unheard: [false; NODES_MAX],
-            reach: [Reach { clear_since: Some(0), reads_since: Some(0), quorum_since: Some(0) }; NODES_MAX],
+            reach: [Reach {
+                clear_since: Some(0),
+                reads_since: Some(0),
+                quorum_since: Some(0),
+                branch_since: None,
+            }; NODES_MAX],
         }
     }
 
@@ -309,7 +319,7 @@ impl Weir {
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
         (self.writer, self.last_writer) = (None, None);
         (self.knew_history, self.follows_branch) = (false, false);
-        self.is_unheard = [false; NODES_MAX];
+        (self.is_unheard, self.saw_apart) = ([false; NODES_MAX], [false; NODES_MAX]);
         self.writers.clear();
         self.waiting.clear();
         self.epoch_state = EpochState::default();

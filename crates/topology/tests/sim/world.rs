@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, ClusterSettings, Context, Path, Payload, Write};
 use crate::epoch_tables::Tables;
 use crate::node::Process;
 use crate::queue::{Event, MS, Reply};
-use crate::stage::{CHOOSING, COMPONENTS, Stage, has_ghosts, has_split_brains};
+use crate::stage::{CHOOSING, COMPONENTS, LOST_PARTS, NAMES, Stage, has_ghosts, has_split_brains};
 use crate::watch::Watch;
 use crate::weir::{self, Weir};
 
@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) first_writes: Vec<(u64, usize)>,
     /// Parts of the cluster are made Primary while the others go on.
     pub(crate) has_split_brains: bool,
+    /// And those others are lost then.
+    pub(crate) loses_parts: bool,
 }
 
 impl Watch for World {
@@ -95,6 +97,7 @@ impl Stage for World {
             trial,
             first_writes: Vec::new(),
             has_split_brains: has_split_brains(seed),
+            loses_parts: (LOST_PARTS..NAMES).contains(&seed),
         }
     }
 

@@ -303,8 +303,12 @@ impl AutoFailover {
                     context.note(|| format!("    weir {weir} ends {:?}: {said}", work.kind));
                     self.rests_until[weir] = context.now + work.kind.pause();
                     // Counted from the end: with slow servers the locks would hardly ever be free.
-                    if let (Kind::Recover, Some(due)) = (work.kind, &mut self.recoveries[weir].2) {
-                        *due = (*due).max(context.now + RECOVERY_PAUSE);
+                    let due = &mut self.recoveries[weir].2;
+                    match (work.kind, due.as_mut()) {
+                        (Kind::Recover, Some(due)) => *due = (*due).max(context.now + RECOVERY_PAUSE),
+                        // It may have left something, and the writer may be who it was.
+                        (Kind::Switch(..), _) => *due = Some(context.now + FINISH_WAIT),
+                        _ => {}
                     }
                     self.holds[weir] = false;
                     return;
