@@ -65,7 +65,11 @@ fn read_only_deadlock(env: &Env) -> CaseResult {
     shared.mine.run("INSERT INTO t VALUES (1, 1), (2, 1), (3, 1)")?;
     let schema = shared.mine.value("SELECT DATABASE()")?;
     let mut direct = Session::open(env.mysql()?.source().addr(), &schema)?;
-    shared.mine.run("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+    // A login or a SET between them would cure it.
+    shared._weir.wait_log("session variables have been read", Duration::from_secs(20))?;
+    for session in [&mut shared.other, &mut shared.mine] {
+        session.run("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+    }
     shared.mine.run("START TRANSACTION READ ONLY")?;
     shared.mine.value("SELECT v FROM t WHERE id = 1")?;
     direct.run("BEGIN")?;

@@ -343,7 +343,7 @@ fn deadlock_keeps_id(env: &Env) -> CaseResult {
                     // What was given outside of it is still the last one, and an error is better than another one.
                     let answer = client.query("SELECT LAST_INSERT_ID()").map_err(|error| fail(&error))?;
                     match error_of(&answer) {
-                        Some((code, ..)) if code == 1105 => {}
+                        Some((1105, ..)) => {}
                         Some(error) => return Err(format!("{error:?}")),
                         None => {
                             let now = answer.value()?;

@@ -35,7 +35,9 @@ impl Pools {
         if session.is_bound() || session.stay.detour.is_some() {
             return false;
         }
-        let group = self.groups.get(&session.execution.hostgroup);
+        // Where the transaction is, whatever a rule says of its COMMIT.
+        let begun_in = session.transaction.log.as_ref().map(|log| log.hostgroup);
+        let group = self.groups.get(&begun_in.unwrap_or(session.execution.hostgroup));
         group.is_some_and(|group| group.marks_commits && group.reader_hostgroup.is_some())
     }
 }
@@ -164,6 +166,8 @@ impl Work<'_> {
         tracing::debug!(session = self.session.id, "a COMMIT whose answer was lost had been carried out");
         self.forget_transaction();
         let session = &mut *self.session;
+        // It was in the answer; an older one is not its own.
+        session.diagnostics.last_gtid.clear();
         session.execution.reply.is_answering = true;
         session.execution.ending =
             Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
