@@ -42,7 +42,8 @@ impl Pools {
 
     /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
     pub(crate) fn begin_logging(&mut self, session: &mut Session) {
-        if session.stay.detour.is_some() {
+        let has_none = session.transaction.log.is_none();
+        if session.stay.detour.is_some() || (has_none && !self.keeps_logs) {
             return;
         }
         let begins = session.execution.plan.repetition(true) == Repetition::Begins;
