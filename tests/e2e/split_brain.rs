@@ -139,6 +139,8 @@ fn left_alone(
         let reasons = reasons(weir, &apart.addr().to_string())?;
         Ok(!reasons.is_empty() && reasons.iter().all(|reason| reason.starts_with("split brain: ")))
     })?;
+    // A split is proven by what both sides say half a second after it began.
+    thread::sleep(Duration::from_secs(2));
     others.iter().try_for_each(|node| node.pause())?;
     let mut session = Session::open(weir.addr(), schema)?;
     let begun = Instant::now();

@@ -91,10 +91,12 @@ impl Session {
 
     /// Whether its COMMIT or ROLLBACK neither begins another transaction nor ends the connection.
     fn ends_transaction_only(&self) -> bool {
-        let default = self.tracked.state.variable("completion_type");
+        let own = self.tracked.state.variable("completion_type");
+        let begun_with = self.tracked.defaults.as_ref();
+        let begun_with = begun_with.and_then(|begun_with| begun_with.variables().variable("completion_type"));
         !self.execution.plan.statement().effects.contains(Effects::DISCONNECT)
             && !has_word(self.statement_text(), "chain")
-            && default.is_none_or(|value| matches!(value, "0" | "NO_CHAIN"))
+            && own.or(begun_with).is_none_or(|value| matches!(value, "0" | "NO_CHAIN"))
     }
 
     /// Whether its transaction is all that it loses with its connection.
@@ -140,7 +142,7 @@ impl Session {
             let inquiry = match log.replay {
                 Some(Replay { inquiry: Inquiry::None, .. }) | None => Inquiry::None,
                 // What another server has answered is not known to hold.
-                Some(_) => Inquiry::Bar,
+                Some(_) => Inquiry::Begin,
             };
             if inquiry == Inquiry::None {
                 log.marker = None;
@@ -205,7 +207,7 @@ impl Session {
     /// The server that has its COMMIT is gone.
     pub(crate) fn begin_inquiry(&mut self) {
         if let Some(log) = &mut self.transaction.log {
-            log.replay = Some(Replay { inquiry: Inquiry::Bar, ..Replay::default() });
+            log.replay = Some(Replay { inquiry: Inquiry::Begin, ..Replay::default() });
         }
         self.begin_replay();
     }

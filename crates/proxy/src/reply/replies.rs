@@ -7,7 +7,10 @@ use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
+
+const UNKNOWN_COMMIT: &str = "The transaction may or may not have been committed";
 
 impl Session {
     /// A packet that Weir answers with an OK of its own.
@@ -53,6 +56,15 @@ impl Pools {
             }
             _ => {}
         }
+        let unknown;
+        let (error, message) = if session.awaits_outcome() {
+            // Whatever it is: nobody may take it for the end of the transaction.
+            session.input.close_when_done = true;
+            unknown = format!("{UNKNOWN_COMMIT}: {message}");
+            (OUTCOME_UNKNOWN, &*unknown)
+        } else {
+            (error, message)
+        };
         ctx.statistics.totals.errors_generated += 1;
         session.execution.note_error_text(ctx, message.as_bytes());
         self.keep_own_error(session, error, message);

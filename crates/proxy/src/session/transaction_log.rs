@@ -101,6 +101,8 @@ pub(crate) enum Inquiry {
     /// There is none: it was not.
     #[default]
     None,
+    /// A transaction of Weir's is to begin: what it does late, on a connection that was given up, goes with that.
+    Begin,
     /// It is to be made sure that it can't be committed any more, if it is not.
     Bar,
     /// Its row is to be read.

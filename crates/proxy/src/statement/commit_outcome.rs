@@ -6,6 +6,7 @@
 //!
 //! | step | what | so |
 //! | --- | --- | --- |
+//! | begin | | what is done late, on a connection that was given up, goes with it |
 //! | bar | the row is set to another number, unless it holds this one | on the server itself this waits for a COMMIT that is under way; on another one a write set that comes later fails, because it has changed the same row: from here on nothing changes any more |
 //! | read | the row is read | |
 //! | commit | | refused (1213) where such a write set came first: once more |
@@ -24,11 +25,17 @@ use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_w
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
-use crate::session::transaction_log::Inquiry;
+use crate::session::transaction_log::{Inquiry, Rejected};
 use crate::work::Work;
 
-/// ER_LOCK_WAIT_TIMEOUT
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
+/// ER_CHECKREAD: the row has changed since the transaction's snapshot (MariaDB with innodb_snapshot_isolation); all of it is
+/// undone.
+const CHANGED_SINCE: u16 = 1020;
+/// Those behind which the same question may be answered: a deadlock, a lock that is waited for, a row that has changed, and a
+/// group that has refused the later of two changes (ER_TRANSACTION_ROLLBACK_DURING_COMMIT).
+const OF_MOMENT: [u16; 4] = [LOCK_DEADLOCK.code, 1205, CHANGED_SINCE, 3101];
+/// Errors that surely leave a transaction as it is: no such schema or table, no right to it.
+const HARMLESS: [u16; 7] = [1044, 1049, 1142, 1143, 1146, 1227, 1054];
 impl Pools {
     /// Whether transactions of a session's write a row of their own.
     pub(crate) fn marks_commits(&self, session: &Session) -> bool {
@@ -61,20 +68,32 @@ impl Work<'_> {
         connection.send_query(self.ctx, text.as_bytes());
         connection.known.row_count = None;
         connection.expect(self.ctx, Expected::Marker);
+        self.watch_own();
         true
     }
 
-    /// The server does not let the transaction write its row. In a transaction Galera answers any command with 1213, and that
-    /// means the transaction; else it is committed without.
+    /// The server does not let the transaction write its row. Where that surely leaves the transaction as it is, it is committed
+    /// without; else the error is the COMMIT's.
     pub(crate) fn marker_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         if let Some(log) = &mut self.session.transaction.log {
             (log.marker, log.is_marker_refused) = (None, true);
         }
-        if error.code == LOCK_DEADLOCK.code {
+        if [LOCK_DEADLOCK.code, CHANGED_SINCE].contains(&error.code) {
             return match self.may_repeat_transaction() {
                 true => self.repeat_after_pause(),
                 false => self.pools.refused_in_front(self.ctx, self.session, key, error, text),
             };
+        }
+        let message = text.as_bytes();
+        let is_of_server = is_wsrep_refusal(error.code, message)
+            || is_read_only(error.code, message)
+            || is_handing_over(error.code, message);
+        if is_of_server && self.session.can_replay(self.ctx) {
+            return self.replay_elsewhere(key, Rejected::ByServer);
+        }
+        if !HARMLESS.contains(&error.code) {
+            // It may have undone the transaction: a COMMIT would succeed, and commit nothing.
+            return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
         }
         self.ctx.statistics.totals.outcome_markers_refused += 1;
         if self.pools.outcomes.is_to_warn(self.ctx.now) {
@@ -105,6 +124,10 @@ impl Work<'_> {
         let bar = bar_of(marker);
         match replay.inquiry {
             Inquiry::None => {}
+            Inquiry::Begin => {
+                self.note_replay(|replay| replay.inquiry = Inquiry::Bar);
+                self.put_in_front(key, "START TRANSACTION READ WRITE");
+            }
             Inquiry::Bar => {
                 self.ctx.statistics.totals.outcomes_asked += 1;
                 self.note_replay(|replay| replay.inquiry = Inquiry::Read);
@@ -114,12 +137,11 @@ impl Work<'_> {
             }
             Inquiry::Read => {
                 let text = format!(
-                    "SELECT number FROM weir.outcomes WHERE owner = {owner} AND slot = {slot} FOR UPDATE"
+                    "SELECT number FROM weir.outcomes WHERE owner = {owner} AND slot = {slot} LIMIT 1 FOR UPDATE"
                 );
                 self.ask_number(key, &text);
             }
             Inquiry::Commit => {
-                // Where autocommit is off, nothing is written before.
                 self.note_replay(|replay| replay.inquiry = Inquiry::Told);
                 self.put_in_front(key, "COMMIT AND NO CHAIN NO RELEASE");
             }
@@ -135,7 +157,7 @@ impl Work<'_> {
 impl Work<'_> {
     /// A server refuses to answer: another one is asked, or the same one again where that may help.
     pub(crate) fn inquiry_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
-        let is_of_moment = [LOCK_DEADLOCK.code, LOCK_WAIT_TIMEOUT].contains(&error.code);
+        let is_of_moment = OF_MOMENT.contains(&error.code);
         let message = text.as_bytes();
         let is_elsewhere = is_wsrep_refusal(error.code, message)
             || is_read_only(error.code, message)
@@ -178,7 +200,8 @@ impl Work<'_> {
     /// Nothing of it was committed, nor will be: it may run again, and its COMMIT behind it.
     fn was_not_committed(&mut self, key: ConnectionKey) {
         if let Some(log) = &mut self.session.transaction.log {
-            log.marker = None;
+            // Its row is left to whatever may still come for it.
+            (log.marker, log.outcome_slot) = (None, None);
         }
         self.note_replay(|replay| replay.inquiry = Inquiry::None);
         self.session.execution.tries.is_sent = false;

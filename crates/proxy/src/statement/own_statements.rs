@@ -10,6 +10,7 @@ use crate::keys::ConnectionKey;
 use crate::pool::defaults::DefaultsAnswer;
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
+use crate::recovery::replay::REPEATED;
 use crate::server::connection::{DiscardReason, Expected};
 use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::server::errors::is_wsrep_refusal;
@@ -162,7 +163,17 @@ impl Work<'_> {
         }
         if is_half_done {
             // The other half may succeed: then nobody knows the connection's state.
-            return self.fail_session(error, text);
+            let is_over = error.code == LOCK_DEADLOCK.code
+                && (self.session.pins.pins() - REPEATED) == Pins::TRANSACTION
+                && self.session.stay.detour.is_none()
+                && self.session.input.upload.is_none();
+            if !is_over {
+                return self.fail_session(error, text);
+            }
+            // Nothing but the transaction was there, and that is undone.
+            self.discard_lease(key);
+            self.forget_transaction();
+            return self.answer_error(error, text);
         }
         self.pools.reply_error(self.ctx, self.session, error, text);
         self.stop_refused(key);

@@ -30,6 +30,7 @@ use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::Kind;
 
+use crate::diagnostics::conditions::word;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::plan::repetition::Repetition;
@@ -98,6 +99,10 @@ impl Work<'_> {
             // A part of it has run again there.
             self.discard_lease(lease);
             self.session.begin_replay();
+        }
+        if self.session.awaits_outcome() && !self.session.only_commits() {
+            self.fail_session(OUTCOME_UNKNOWN, "it is not known yet");
+            return false;
         }
         if self.session.gives_transaction_up() {
             self.give_transaction_up();
@@ -238,8 +243,16 @@ impl Work<'_> {
         true
     }
 
+    /// A statement of Weir's own for the session is sent, which has a time limit like the session's.
+    pub(crate) fn watch_own(&mut self) {
+        self.session.execution.tries.is_being_prepared = true;
+        self.session.execution.tries.started_at = self.ctx.now;
+        self.session.watch(self.ctx);
+    }
+
     /// Asks the server for a number; the answer leads on.
     pub(crate) fn ask_number(&mut self, key: ConnectionKey, text: &str) {
+        self.watch_own();
         self.pools.connections[key].send_query(self.ctx, text.as_bytes());
         self.pools.connections[key].expect(self.ctx, Expected::Number);
     }
@@ -247,8 +260,12 @@ impl Work<'_> {
     /// It is there.
     pub(crate) fn number_read(&mut self, key: ConnectionKey) {
         let bytes = std::mem::take(&mut self.pools.connections[key].settling.bytes);
-        let text = last_packet(&bytes).and_then(|row| Reader::new(row).lenenc_bytes().ok());
-        let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        if self.session.lease() != Some(key) {
+            // It was refused, and is asked for elsewhere.
+            return self.go_on(key);
+        }
+        let digits = last_packet(&bytes).and_then(|row| Reader::new(row).lenenc_bytes().ok());
+        let number = digits.and_then(|digits| std::str::from_utf8(&word(digits)).ok()?.parse().ok());
         self.note_replay(|replay| {
             replay.number = number;
             // A refusal has it begin anew.
@@ -275,7 +292,7 @@ impl Work<'_> {
             }
             InsertId::Unknown => {
                 self.note_replay(|replay| replay.id = InsertId::Asked);
-                self.ask_number(key, "SELECT LAST_INSERT_ID()");
+                self.ask_number(key, "SELECT LAST_INSERT_ID() LIMIT 1");
                 false
             }
         }

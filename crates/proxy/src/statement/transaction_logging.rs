@@ -63,6 +63,8 @@ impl Pools {
                 log.block(Obstacle::EarlierStatement);
             }
             log.hostgroup = session.execution.hostgroup;
+            // From the begin on: nobody else changes it behind the transaction's snapshot.
+            log.outcome_slot = self.marks_commits(session).then(|| self.outcomes.take());
             let knows_id = !session.diagnostics.is_insert_id_lost
                 && !session.diagnostics.retained.contains(Retained::INSERT_ID)
                 && session.diagnostics.fetching == 0;
@@ -91,6 +93,10 @@ impl Pools {
         let is_open =
             session.pins.pins().contains(Pins::TRANSACTION) && !matches!(kind, Kind::Commit | Kind::Rollback);
         if !is_open {
+            if let (Some(log), Ending::Err(_)) = (&mut session.transaction.log, session.execution.ending) {
+                // The server may still have the transaction, and its row.
+                log.outcome_slot = None;
+            }
             return self.end_log(session);
         }
         let repetition = plan.repetition(session.tracked.is_text_certain);

@@ -8,13 +8,10 @@ use weir_session::prepared::LongData;
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
-use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
 use crate::work::Work;
-
-const UNKNOWN_COMMIT: &str = "The transaction may or may not have been committed";
 
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
@@ -22,12 +19,6 @@ const INBOX_BYTES_KEPT: usize = 4 << 10;
 impl Work<'_> {
     /// An error after which the connection ends.
     pub(crate) fn fail_session(&mut self, error: ServerError, message: &str) {
-        let awaits_outcome = self.session.awaits_outcome();
-        let unknown = || format!("{UNKNOWN_COMMIT}: {message}");
-        let (error, message) = match awaits_outcome {
-            true => (OUTCOME_UNKNOWN, &*unknown()),
-            false => (error, message),
-        };
         self.session.take_withheld_back(self.ctx);
         self.pools.reply_error(self.ctx, self.session, error, message);
         let session = &*self.session;
@@ -114,9 +105,6 @@ impl Work<'_> {
 
     /// The work of a session ends with an error of Weir's own; the session goes on with the next command.
     pub(crate) fn answer_error(&mut self, error: ServerError, message: &str) {
-        if self.session.awaits_outcome() {
-            return self.fail_session(error, message);
-        }
         self.pools.reply_error(self.ctx, self.session, error, message);
         self.answered_here();
     }

@@ -158,6 +158,11 @@ impl Work<'_> {
             let error = if session.execution.may_have_run() { OUTCOME_UNKNOWN } else { MOVED };
             return self.break_off(at, error, &message);
         }
+        if matches!(session.phase, Phase::Settling) && session.execution.reply.deadlock.is_some() {
+            self.abandon();
+            self.session.lose_lease();
+            return self.tell_of_lost_deadlock();
+        }
         if matches!(session.phase, Phase::Settling) {
             // It has its answer.
             self.abandon();

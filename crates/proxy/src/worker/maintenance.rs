@@ -84,6 +84,9 @@ impl Pools {
                     | Expected::Verify
                     | Expected::InsertId
                     | Expected::FoundRows
+                    | Expected::Marker
+                    | Expected::Number
+                    | Expected::IsOpen
                     | Expected::Leave
                     | Expected::Settle(_)
                     | Expected::Carried

@@ -300,9 +300,9 @@ impl Conn {
             self.use_schema(schema);
         } else {
             match text {
-                "BEGIN" => self.begin(cluster),
+                "BEGIN" | "START TRANSACTION READ WRITE" => self.begin(cluster),
                 "COMMIT" | "COMMIT AND NO CHAIN NO RELEASE" => self.end(cluster, true),
-                "SELECT LAST_INSERT_ID()" => {
+                "SELECT LAST_INSERT_ID() LIMIT 1" => {
                     let id = self.session.insert_id.to_string();
                     self.rows(&["LAST_INSERT_ID()"], &[&[&id]]);
                 }
@@ -435,7 +435,7 @@ impl Conn {
     fn outcome(&mut self, cluster: &mut Cluster, text: &str) {
         let digits = text.split(|letter: char| !letter.is_ascii_digit());
         let numbers: Vec<u64> = digits.filter_map(|number| number.parse().ok()).collect();
-        if let (true, [owner, slot]) = (text.starts_with("SELECT number"), &numbers[..]) {
+        if let (true, [owner, slot, _limit]) = (text.starts_with("SELECT number"), &numbers[..]) {
             let key = (*owner, *slot);
             let own = self.session.outcome.filter(|change| change.key == key).map(|change| change.number);
             let held = own.or(cluster.outcomes.get(&key).map(|row| row.0)).map(|number| number.to_string());

@@ -34,7 +34,8 @@ impl<'a> Cluster<'a> {
         let is_split = open.iter().any(|one| one.is_several) || pairs.any(|(one, other)| one.excludes(other));
         let since = is_split.then(|| self.before.split.since.unwrap_or(self.now));
         let mut split = Split { since, ..self.before.split.clone() };
-        if let Some(kept) = counts {
+        // Who only answered first has acknowledged nothing here, and is not to outweigh a larger one that answers next.
+        if let Some(kept) = counts.filter(|_| !last.is_empty()) {
             self.note_counting(kept, &mut split);
         }
         // The first writer is not chosen by what may be over in a moment.
