@@ -7,7 +7,7 @@ use crate::keys::Nanos;
 /// A server that refuses is named in the log so often at most.
 const WARN_EVERY_NS: Nanos = 60_000_000_000;
 
-/// A worker's rows of `weir.outcomes`: as many as it has had COMMITs under way at once.
+/// A worker's rows of `weir.outcomes`: as many as it has had transactions open at once.
 #[derive(Default)]
 pub(crate) struct OutcomeRows {
     /// Tells them from those of other workers, and of other Weirs; drawn with the first one.

@@ -147,8 +147,7 @@ impl Session {
             if inquiry == Inquiry::None {
                 log.marker = None;
             }
-            let is_on_its_lease = self.lease.is_some();
-            let replay = Replay { inquiry, is_on_its_lease, ..Replay::default() };
+            let replay = Replay { inquiry, ..Replay::default() };
             (log.replay, log.attempts) = (Some(replay), log.attempts.saturating_add(1));
             self.go_where_transaction_was();
         }

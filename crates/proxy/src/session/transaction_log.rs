@@ -67,8 +67,6 @@ pub(crate) struct Replay {
     pub number: Option<u64>,
     /// Whether LAST_INSERT_ID() is what it was, where that was not known when the transaction began.
     pub id: InsertId,
-    /// It runs again on the connection on which it ran.
-    pub is_on_its_lease: bool,
 }
 
 /// What is known of LAST_INSERT_ID() while a transaction runs again.

@@ -93,10 +93,8 @@ impl Work<'_> {
     /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
     /// would commit that transaction is none of those that were meant to.
     pub(crate) fn begins_behind_replay(&mut self) -> bool {
-        let untouched = Some(Replay::default());
-        let is_begun = self.session.transaction.log.as_ref().is_some_and(|log| log.replay != untouched);
-        if let Some(lease) = self.session.lease().filter(|_| is_begun) {
-            // A part of it has run again there.
+        if let Some(lease) = self.session.lease() {
+            // What it has there is of the first time, or of a part that has run again.
             self.discard_lease(lease);
             self.session.begin_replay();
         }
@@ -283,7 +281,7 @@ impl Work<'_> {
         let told = log.told_before(replay.next);
         match replay.id {
             InsertId::Same => true,
-            _ if log.begun_with_id.is_some() || replay.is_on_its_lease || told.is_none() => true,
+            _ if log.begun_with_id.is_some() || told.is_none() => true,
             InsertId::Asked => {
                 if told == replay.number {
                     self.note_replay(|replay| replay.id = InsertId::Same);
@@ -446,7 +444,7 @@ impl Work<'_> {
     fn replayed_all(&mut self) {
         let Some(log) = &mut self.session.transaction.log else { return };
         let replay = log.replay.take().unwrap_or_default();
-        if log.begun_with_id.is_some() || replay.is_on_its_lease || replay.id == InsertId::Same {
+        if log.begun_with_id.is_some() || replay.id == InsertId::Same {
             self.session.diagnostics.is_insert_id_lost = false;
             self.session.diagnostics.has_own_insert_id = true;
             self.pools.connections.retain_insert_id(self.session);
