@@ -61,6 +61,9 @@ impl Session {
                 if is_in_time { AfterLoss::AskForOutcome } else { AfterLoss::FailStatement }
             }
             Phase::Held | Phase::Waiting(_) if self.awaits_outcome() => AfterLoss::Wait,
+            Phase::Running | Phase::Held | Phase::Waiting(_) if self.is_wrapped() => {
+                self.after_loss_of_write(ctx, lost)
+            }
             Phase::Running if self.pins.is_empty() && self.may_retry(ctx, lost) => AfterLoss::RunAgain,
             Phase::Running if self.can_replay(ctx) && self.may_run_behind_replay(ctx, lost) => {
                 AfterLoss::Replay
@@ -85,6 +88,18 @@ impl Session {
             Phase::Idle if self.loses_transaction_alone() => AfterLoss::LoseTransactionNext,
             Phase::Idle | Phase::Asking(_) => AfterLoss::FailNext,
             Phase::Login(_) | Phase::Closing => AfterLoss::Close,
+        }
+    }
+
+    /// The same for a write that is wrapped in a transaction of Weir's own.
+    fn after_loss_of_write(&self, ctx: &Context, lost: Lost) -> AfterLoss {
+        if !self.is_wrapped_write_undone() {
+            return AfterLoss::FailStatement;
+        }
+        match self.phase {
+            Phase::Running if self.may_run_behind_replay(ctx, lost) => AfterLoss::RunAgain,
+            Phase::Running => AfterLoss::LoseTransaction,
+            _ => AfterLoss::Wait,
         }
     }
 

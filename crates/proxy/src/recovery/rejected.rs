@@ -129,12 +129,13 @@ fn may_repeat(ctx: &Context, session: &Session, group: &Group) -> bool {
 
 impl Session {
     /// Whether its statement was a transaction of its own, and leaves nothing in its session when it fails.
-    fn is_transaction_of_its_own(&self) -> bool {
+    pub(crate) fn is_transaction_of_its_own(&self) -> bool {
         let plan = &self.execution.plan;
         let changes_rows_only = plan.is_undone_as_a_whole() && !plan.commits_first() && !plan.is_boundary();
         // The first of several rows has changed what it asks for.
         let is_same_again = !(plan.statement().uses.contains(Uses::LAST_INSERT_ID)
             && plan.statement().effects.contains(Effects::LAST_INSERT_ID_SET));
-        changes_rows_only && is_same_again && self.pins.is_empty() && self.transaction.is_autocommit
+        let is_alone = self.pins.is_empty() || self.is_wrapped();
+        changes_rows_only && is_same_again && is_alone && self.transaction.is_autocommit
     }
 }

@@ -9,7 +9,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
 use crate::session::text::has_word;
-use crate::session::transaction_log::{Inquiry, LoggedExecution, Obstacle, Replay};
+use crate::session::transaction_log::{Inquiry, LoggedExecution, Obstacle, Replay, Wrapped};
 
 /// In the state that a server tells of a transaction: it has written to a table without transactions.
 const WROTE_WITHOUT_TRANSACTION: usize = 3;
@@ -179,7 +179,10 @@ impl Session {
     pub(crate) fn can_ask_for_outcome(&self) -> bool {
         let log = self.transaction.log.as_ref();
         let is_sent = self.execution.tries.is_sent
-            && self.execution.plan.statement().kind == Kind::Commit
+            && match self.wrapped_write() {
+                Some(wrapped) => wrapped.is_commit_sent,
+                None => self.execution.plan.statement().kind == Kind::Commit,
+            }
             && !self.execution.reply.is_answering;
         let is_marked = log.is_some_and(|log| log.marker.is_some());
         self.awaits_outcome() || (is_sent && is_marked && self.pins.pins().contains(Pins::TRANSACTION))
@@ -241,6 +244,31 @@ impl Session {
         reads
             && statement.access == Access::Write
             && ["outfile", "dumpfile"].iter().any(|word| has_word(self.statement_text(), word))
+    }
+
+    /// The transaction of Weir's own that its write is wrapped in.
+    pub(crate) fn wrapped_write(&self) -> Option<&Wrapped> {
+        self.transaction.log.as_ref()?.wrapped.as_ref()
+    }
+
+    /// Whether its write is wrapped in a transaction of Weir's own: see [`crate::statement`].
+    pub(crate) fn is_wrapped(&self) -> bool {
+        self.wrapped_write().is_some()
+    }
+
+    /// Whether its write, which is wrapped, is undone with what it is wrapped in, so that it may begin anew.
+    pub(crate) fn may_write_begin_anew(&self) -> bool {
+        let log = self.transaction.log.as_ref();
+        self.is_statement_undone() && log.is_some_and(|log| log.obstacle().is_none())
+    }
+
+    /// The same where its server is lost: a COMMIT of what has been changed may have been carried out.
+    pub(crate) fn is_wrapped_write_undone(&self) -> bool {
+        let log = self.transaction.log.as_ref();
+        let may_be_committed = log.is_some_and(|log| {
+            log.has_written && log.wrapped.as_ref().is_some_and(|wrapped| wrapped.is_commit_sent)
+        });
+        self.may_write_begin_anew() && !may_be_committed
     }
 
     /// Whether it may run again behind its transaction.

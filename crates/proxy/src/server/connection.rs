@@ -268,6 +268,12 @@ pub(crate) enum Expected {
     Replay,
     /// What a transaction writes of itself in front of its COMMIT: see `commit_outcome`.
     Marker,
+    /// START TRANSACTION around a session's write: see `wrapped_write`.
+    Wrap,
+    /// COMMIT behind it.
+    CommitWrapped,
+    /// ROLLBACK behind it.
+    UndoWrapped,
     /// A number, in front of a transaction that runs again.
     Number,
     /// COM_PING behind an error of a transaction that runs again.
@@ -334,6 +340,8 @@ impl Expected {
             | Self::Leave
             | Self::Replay
             | Self::Marker
+            | Self::Wrap
+            | Self::CommitWrapped
             | Self::Number
             | Self::IsOpen
             | Self::Tracks => true,
@@ -346,6 +354,7 @@ impl Expected {
             | Self::Reset
             | Self::Verify
             | Self::Ping
+            | Self::UndoWrapped
             | Self::Settle(_)
             | Self::Moving
             | Self::Fetch(_)

@@ -130,6 +130,8 @@ pub(crate) struct Reply {
     pub results_of_text: Option<Results>,
     /// One of its results told of warnings.
     pub has_warned: bool,
+    /// What it leaves behind is noted, although it is not over.
+    pub is_noted: bool,
     /// Rows in it.
     pub rows_sent: u64,
     /// When the server's reply was complete; 0 for not yet.

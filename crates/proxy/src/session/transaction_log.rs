@@ -46,6 +46,26 @@ pub(crate) struct TransactionLog {
     pub marker: Option<u64>,
     /// The server did not let it.
     pub is_marker_refused: bool,
+    /// It is Weir's own, around a single write.
+    pub wrapped: Option<Wrapped>,
+}
+
+/// A write with autocommit in a transaction of Weir's own: see [`crate::statement::wrapped_write`].
+#[derive(Default)]
+pub(crate) struct Wrapped {
+    /// What the server has answered to it, which its client gets when it is committed.
+    pub ok: Option<StatementOk>,
+    /// From here on it may be committed.
+    pub is_commit_sent: bool,
+}
+
+/// What an OK tells of its statement.
+pub(crate) struct StatementOk {
+    pub sequence: u8,
+    pub affected_rows: u64,
+    pub insert_id: u64,
+    pub warnings: u16,
+    pub info: Box<[u8]>,
 }
 
 /// How far a transaction has been run again.
@@ -212,7 +232,7 @@ impl TransactionLog {
         self.statements.shrink_to(STATEMENTS_KEPT);
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
         (self.has_written, self.may_have_written) = (false, false);
-        (self.outcome_slot, self.marker, self.is_marker_refused) = (None, None, false);
+        (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -37,6 +37,10 @@ impl Work<'_> {
         if is_rollback && session.farewell.owed_error.as_ref().is_some_and(|owed| owed.0 == LOCK_DEADLOCK) {
             // That is done.
             session.farewell.owed_error = None;
+            if self.session.gives_transaction_up() {
+                self.answer_ok();
+                return false;
+            }
         }
         let session = &mut *self.session;
         if is_answered && let Some(owed) = session.farewell.owed_error.take() {

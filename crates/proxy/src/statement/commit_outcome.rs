@@ -11,11 +11,14 @@
 //! | read | the row is read | |
 //! | commit | | refused (1213) where such a write set came first: once more |
 //!
+//! A write with autocommit gets a transaction for that: see [`crate::statement::wrapped_write`].
+//!
 //! The number itself: the client gets its OK. The other one: nothing was committed, and nothing will be; the transaction runs
 //! again, or its client is told that it is rolled back. Until that is known, every end of the session says that nobody
 //! knows (08007).
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_protocol::status::StatusFlags;
 
 use crate::keys::ConnectionKey;
 use crate::pool::outcome_rows::{bar_of, draw_marker, put_row};
@@ -30,10 +33,12 @@ use crate::work::Work;
 
 /// ER_CHECKREAD: the row has changed since the transaction's snapshot (MariaDB with innodb_snapshot_isolation); all of it is
 /// undone.
-const CHANGED_SINCE: u16 = 1020;
+pub(crate) const CHANGED_SINCE: u16 = 1020;
+/// ER_TRANSACTION_ROLLBACK_DURING_COMMIT: a group has refused the later of two changes.
+pub(crate) const ROLLED_BACK_BY_GROUP: u16 = 3101;
 /// Those behind which the same question may be answered: a deadlock, a lock that is waited for, a row that has changed, and a
-/// group that has refused the later of two changes (ER_TRANSACTION_ROLLBACK_DURING_COMMIT).
-const OF_MOMENT: [u16; 4] = [LOCK_DEADLOCK.code, 1205, CHANGED_SINCE, 3101];
+/// group that has refused the later of two changes.
+const OF_MOMENT: [u16; 4] = [LOCK_DEADLOCK.code, 1205, CHANGED_SINCE, ROLLED_BACK_BY_GROUP];
 /// Errors that surely leave a transaction as it is: no such schema or table, no right to it.
 const HARMLESS: [u16; 7] = [1044, 1049, 1142, 1143, 1146, 1227, 1054];
 impl Pools {
@@ -58,9 +63,15 @@ impl Work<'_> {
         if !is_due || !self.session.only_commits() || !self.pools.marks_commits(self.session) {
             return false;
         }
+        self.put_marker(key);
+        true
+    }
+
+    /// Writes the row of the session's transaction; the answer leads on.
+    pub(crate) fn put_marker(&mut self, key: ConnectionKey) {
         let marker = draw_marker(self.ctx);
         let owner = self.pools.outcomes.owner(self.ctx);
-        let Some(log) = &mut self.session.transaction.log else { return false };
+        let Some(log) = &mut self.session.transaction.log else { return };
         let slot = *log.outcome_slot.get_or_insert_with(|| self.pools.outcomes.take());
         log.marker = Some(marker);
         let text = put_row(owner, slot, marker, &marker.to_string());
@@ -69,7 +80,17 @@ impl Work<'_> {
         connection.known.row_count = None;
         connection.expect(self.ctx, Expected::Marker);
         self.watch_own();
-        true
+    }
+
+    /// The row is written.
+    pub(crate) fn marker_written(&mut self, status: StatusFlags) {
+        if !status.contains(StatusFlags::IN_TRANS) {
+            // It is there alone, and says what is not true.
+            if let Some(log) = &mut self.session.transaction.log {
+                (log.marker, log.outcome_slot) = (None, None);
+            }
+            self.fail_session(OUTCOME_UNKNOWN, "Its transaction was gone before its COMMIT");
+        }
     }
 
     /// The server does not let the transaction write its row. Where that surely leaves the transaction as it is, it is committed
@@ -77,6 +98,9 @@ impl Work<'_> {
     pub(crate) fn marker_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         if let Some(log) = &mut self.session.transaction.log {
             (log.marker, log.is_marker_refused) = (None, true);
+        }
+        if self.session.is_wrapped() && !HARMLESS.contains(&error.code) {
+            return self.write_undone(key, error, text);
         }
         if [LOCK_DEADLOCK.code, CHANGED_SINCE].contains(&error.code) {
             return match self.may_repeat_transaction() {
@@ -109,6 +133,14 @@ impl Work<'_> {
         }
     }
 
+    /// The server that has the session's COMMIT is gone, or does not say what has become of it.
+    pub(crate) fn begin_inquiry(&mut self) {
+        if !self.session.awaits_outcome() {
+            self.ctx.statistics.totals.outcomes_asked += 1;
+        }
+        self.session.begin_inquiry();
+    }
+
     /// Brings a lease one step nearer to knowing whether the session's transaction was committed.
     pub(crate) fn ask_for_outcome(&mut self, key: ConnectionKey) {
         let state = self.session.tracked.state.clone();
@@ -129,7 +161,6 @@ impl Work<'_> {
                 self.put_in_front(key, "START TRANSACTION READ WRITE");
             }
             Inquiry::Bar => {
-                self.ctx.statistics.totals.outcomes_asked += 1;
                 self.note_replay(|replay| replay.inquiry = Inquiry::Read);
                 let update = format!("IF(number = {marker}, number, {bar})");
                 let text = put_row(owner, slot, bar, &update);
@@ -171,7 +202,7 @@ impl Work<'_> {
             self.pools.suspect(self.ctx, server);
         }
         self.discard_lease(key);
-        self.session.begin_inquiry();
+        self.begin_inquiry();
         self.look_elsewhere();
     }
 
@@ -186,6 +217,12 @@ impl Work<'_> {
     fn was_committed(&mut self, key: ConnectionKey) {
         self.ctx.statistics.totals.outcomes_committed += 1;
         tracing::debug!(session = self.session.id, "a COMMIT whose answer was lost had been carried out");
+        if self.session.is_wrapped() {
+            return match self.tell_of_write(&[]) {
+                Ok(()) => self.finish(key),
+                Err(_) => self.close_session(),
+            };
+        }
         self.forget_transaction();
         let session = &mut *self.session;
         // It was in the answer; an older one is not its own.
@@ -205,6 +242,10 @@ impl Work<'_> {
         }
         self.note_replay(|replay| replay.inquiry = Inquiry::None);
         self.session.execution.tries.is_sent = false;
+        if self.session.is_wrapped() {
+            self.unwrap_write();
+            return self.prepare_connection(key);
+        }
         if !self.session.can_replay(self.ctx) {
             let obstacle = self.session.why_lost();
             return self.lose_transaction(Some(key), obstacle);

@@ -32,6 +32,9 @@ impl Work<'_> {
             return self.give_transaction_up();
         }
         let after = self.session.after_loss(self.ctx, lost);
+        if matches!(after, AfterLoss::RunAgain | AfterLoss::Wait) && !self.session.awaits_outcome() {
+            self.undo_lost_write();
+        }
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
             self.session.begin_replay();
         }
@@ -41,7 +44,7 @@ impl Work<'_> {
                 self.run_again(lost);
             }
             AfterLoss::AskForOutcome => {
-                self.session.begin_inquiry();
+                self.begin_inquiry();
                 self.run_again(lost);
             }
             AfterLoss::LoseTransaction => self.lose_transaction(None, self.session.why_lost()),
@@ -83,6 +86,13 @@ impl Work<'_> {
             }
             AfterLoss::GoOn => self.take_up(),
             AfterLoss::Close => self.close_session(),
+        }
+    }
+
+    /// A write that was wrapped begins anew.
+    fn undo_lost_write(&mut self) {
+        if self.session.is_wrapped() {
+            self.unwrap_write();
         }
     }
 

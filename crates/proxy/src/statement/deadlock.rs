@@ -76,6 +76,9 @@ impl Work<'_> {
 
     /// Nothing of the statement is left: it runs again after a moment.
     fn repeat(&mut self, key: ConnectionKey) {
+        if self.session.is_wrapped() {
+            self.unwrap_write();
+        }
         let is_in_transaction = self.session.pins.pins().contains(Pins::TRANSACTION);
         // What it has read of LAST_INSERT_ID() may be of its own first try.
         let asks_for_id = self.session.execution.plan.statement().uses.contains(Uses::LAST_INSERT_ID)

@@ -35,4 +35,5 @@ pub(crate) mod statement_end;
 pub(crate) mod transaction_logging;
 pub(crate) mod upload;
 pub(crate) mod waiting;
+pub(crate) mod wrapped_write;
 pub(crate) mod write_lease;

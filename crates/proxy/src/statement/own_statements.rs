@@ -31,6 +31,9 @@ impl Work<'_> {
                 self.settle_ok(key, settle, ok);
             }
             Some(Expected::Moving) => self.moving_ok(ok),
+            Some(Expected::Wrap) => self.session.take_status(ok.status, self.ctx.now),
+            Some(Expected::Marker) => self.marker_written(ok.status),
+            Some(Expected::CommitWrapped) => return self.wrapped_committed(key, ok),
             Some(Expected::IsOpen) => self.take_is_open(ok.status),
             _ => {
                 self.pools.own_statement_ok(self.ctx, key, ok)?;
@@ -44,8 +47,20 @@ impl Work<'_> {
     pub(crate) fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_pinned = !self.session.pins.is_empty();
         let front = self.pools.connections[key].replies.expected.front();
-        if matches!(front, Some(Expected::Marker)) {
-            return self.marker_refused(key, error, text);
+        match front {
+            Some(Expected::Marker) => return self.marker_refused(key, error, text),
+            Some(Expected::Wrap) => return self.wrap_refused(key, error, text),
+            Some(Expected::CommitWrapped) => return self.commit_refused(key, error, text),
+            Some(Expected::UndoWrapped) => {
+                self.pools.connections[key].discard_reason = Some(DiscardReason::Stale);
+                return;
+            }
+            Some(Expected::Fetch(fetch))
+                if self.session.is_wrapped() && fetch.socket == self.session.socket =>
+            {
+                return self.fetch_from_wrapped_refused(key, error, text);
+            }
+            _ => {}
         }
         if self.session.awaits_outcome() && matches!(front, Some(Expected::Sync(_) | Expected::Number)) {
             return self.inquiry_refused(key, error, text);
@@ -81,6 +96,7 @@ impl Work<'_> {
             Expected::Relay(_) => self.finish(key),
             Expected::Replay => self.replayed(key),
             Expected::Number => self.number_read(key),
+            Expected::CommitWrapped if self.session.execution.reply.is_noted => self.finish(key),
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Moving => self.moving_answered(key),
             Expected::Carried => self.carried_set(key),

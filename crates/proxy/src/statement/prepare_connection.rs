@@ -56,6 +56,9 @@ impl Work<'_> {
         if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
+        if self.ends_wrapped(key) {
+            return;
+        }
         // What its transaction has left behind comes back with it.
         let replays = self.session.is_to_replay();
         if self.pools.waits_for_retained(self.ctx, self.session, key) || (!replays && self.refuses_lost(key))
@@ -91,7 +94,7 @@ impl Work<'_> {
             if self.session.carried().is_some() {
                 return self.put_prefix(key, Prefix::Carried);
             }
-            if self.puts_numbers_first(key) {
+            if self.wraps(key) || self.puts_numbers_first(key) {
                 return;
             }
             return self.run(key);

@@ -56,7 +56,7 @@ impl Work<'_> {
             Refusal::HandsOver => "hands over its role",
             Refusal::OutcomeUnknown if self.session.can_ask_for_outcome() => {
                 self.discard_lease(key);
-                self.session.begin_inquiry();
+                self.begin_inquiry();
                 return self.look_elsewhere();
             }
             Refusal::OutcomeUnknown => {
@@ -75,6 +75,10 @@ impl Work<'_> {
                 return self.fail_unknown(&format!("{endpoint} {what}"));
             }
         };
+        if self.session.is_wrapped() {
+            self.unwrap_write();
+            return self.run_write_elsewhere(key);
+        }
         if self.session.can_replay(self.ctx) {
             return self.replay_elsewhere(key, Rejected::ByServer);
         }

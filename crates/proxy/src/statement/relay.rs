@@ -69,6 +69,9 @@ impl Work<'_> {
             }
             return Ok(());
         }
+        if control != Control::Err && self.session.is_wrapped() {
+            return self.wrapped_answered(key, control, bytes);
+        }
         if control == Control::LocalInfile {
             return self.file_wanted(key, bytes);
         }
@@ -235,7 +238,19 @@ impl Pools {
             ctx.out.send(session.socket, bytes);
             return Ok(());
         }
+        self.send_ok(ctx, session, &ok, sequence)
+    }
+
+    /// The client gets an OK, with as much of the session's state as it has asked for.
+    pub(crate) fn send_ok(
+        &self,
+        ctx: &mut Context,
+        session: &Session,
+        ok: &OkPacket<'_>,
+        mut sequence: u8,
+    ) -> Result<(), BrokenReply> {
         let defaults = self.track_defaults(ctx, session);
+        let capabilities = session.capabilities;
         let Some(buffer) = ctx.out.buffer(session.socket) else { return Ok(()) };
         let preferences = session.track.as_deref().unwrap_or(&defaults);
         let mut result = Ok(());

@@ -98,7 +98,8 @@ impl Work<'_> {
             self.discard_lease(lease);
             self.session.begin_replay();
         }
-        if self.session.awaits_outcome() && !self.session.only_commits() {
+        let is_commit = self.session.only_commits() || self.session.is_wrapped();
+        if self.session.awaits_outcome() && !is_commit {
             self.fail_session(OUTCOME_UNKNOWN, "it is not known yet");
             return false;
         }
@@ -127,6 +128,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.execution.ending =
             Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+        session.diagnostics.row_count = 0;
         session.reply_ok(self.ctx);
         self.answered_here();
     }

@@ -26,8 +26,11 @@ impl Work<'_> {
             // with the rest.
             return self.close_session();
         }
-        self.session.send_buffered_result(self.ctx);
         let rows = self.pools.connections[key].replies.rows;
+        if self.commits_wrapped(key, rows) {
+            return;
+        }
+        self.session.send_buffered_result(self.ctx);
         let session = &mut *self.session;
         session.execution.kill.deadline_passed = false;
         if let Some(refusal) = session.execution.reply.refusal.take() {
@@ -62,7 +65,10 @@ impl Work<'_> {
             self.pools.connections[key].traces.hidden_code_of.note(session.socket);
         }
         session.apply_multiplex();
-        self.note_ending(key, rows);
+        if !self.session.execution.reply.is_noted {
+            self.note_ending(key, rows);
+        }
+        self.undo_wrapped(key);
         let closes = self.pools.connections[key].closes(self.session);
         if closes == Closes::Yes {
             self.pools.connections[key].discard_reason = Some(DiscardReason::ClientGone);
@@ -105,7 +111,7 @@ impl Work<'_> {
     }
 
     /// How it ended, and what that leaves behind in the session and on the connection. `rows`: those of the last result.
-    fn note_ending(&mut self, key: ConnectionKey, rows: u64) {
+    pub(crate) fn note_ending(&mut self, key: ConnectionKey, rows: u64) {
         let session = &mut *self.session;
         match session.execution.ending {
             // The answer is Weir's.

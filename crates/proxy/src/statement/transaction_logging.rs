@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::retained::Retained;
 use crate::session::text::has_word;
-use crate::session::transaction_log::{Obstacle, Traits};
+use crate::session::transaction_log::{Obstacle, Traits, Wrapped};
 use crate::snapshot::StrictRead;
 
 /// ER_LOCK_WAIT_TIMEOUT
@@ -65,10 +65,7 @@ impl Pools {
             log.hostgroup = session.execution.hostgroup;
             // From the begin on: nobody else changes it behind the transaction's snapshot.
             log.outcome_slot = self.marks_commits(session).then(|| self.outcomes.take());
-            let knows_id = !session.diagnostics.is_insert_id_lost
-                && !session.diagnostics.retained.contains(Retained::INSERT_ID)
-                && session.diagnostics.fetching == 0;
-            log.begun_with_id = knows_id.then_some(session.diagnostics.last_insert_id);
+            log.begun_with_id = session.known_insert_id();
             let group = self.groups.get(&session.execution.hostgroup);
             if begins && has_word(session.statement_text(), "snapshot") {
                 // What it sees belongs to a position that SHOW STATUS tells.
@@ -80,6 +77,19 @@ impl Pools {
         if let Some(log) = &mut session.transaction.log {
             log.digest.restart();
         }
+    }
+
+    /// A write is to be wrapped in a transaction of Weir's own.
+    pub(crate) fn open_log_of_write(&mut self, session: &mut Session) {
+        self.end_log(session);
+        let mut log = self.spare_logs.pop().unwrap_or_default();
+        let hostgroup = session.execution.hostgroup;
+        let group = self.groups.get(&hostgroup);
+        log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
+        (log.hostgroup, log.outcome_slot) = (hostgroup, Some(self.outcomes.take()));
+        log.begun_with_id = session.known_insert_id();
+        log.wrapped = Some(Wrapped::default());
+        session.transaction.log = Some(log);
     }
 
     /// A statement has been answered, and its session's pins are as its server says.
@@ -150,6 +160,17 @@ impl Pools {
             }
         }
         session.transaction.log = Some(log);
+    }
+}
+
+impl Session {
+    /// Its LAST_INSERT_ID(); none if only a server knows it, or nobody.
+    fn known_insert_id(&self) -> Option<u64> {
+        let diagnostics = &self.diagnostics;
+        let is_known = !diagnostics.is_insert_id_lost
+            && !diagnostics.retained.contains(Retained::INSERT_ID)
+            && diagnostics.fetching == 0;
+        is_known.then_some(diagnostics.last_insert_id)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use weir_protocol::error::ServerError;
 
+use crate::server::errors::OUTCOME_UNKNOWN;
 use crate::session::phase::Phase;
 use crate::work::Work;
 
@@ -75,6 +76,17 @@ impl Work<'_> {
     }
 
     fn refuse_wait(&mut self, message: &str) {
+        if self.session.is_wrapped() && !self.session.awaits_outcome() {
+            // It was kept back with all but its COMMIT done, which goes with its connection.
+            let is_undone = self.session.may_write_begin_anew();
+            if let Some(lease) = self.session.lease() {
+                self.discard_lease(lease);
+            }
+            self.unwrap_write();
+            if !is_undone {
+                return self.fail_session(OUTCOME_UNKNOWN, message);
+            }
+        }
         if self.session.input.upload.is_some() {
             return self.fail_session(HOSTGROUP_UNREACHABLE, message);
         }

@@ -66,9 +66,12 @@ impl Work<'_> {
         // However it is given back: what it may have is to be proven gone.
         self.pools.connections[lease].traces.is_suspect |= pins.intersects(Pins::OPAQUE);
         let expected = &self.pools.connections[lease].replies.expected;
-        let owes_answer = expected
-            .iter()
-            .any(|e| matches!(e, Expected::Relay(_) | Expected::Prepare(_) | Expected::Replay));
+        let owes_answer = expected.iter().any(|e| {
+            matches!(
+                e,
+                Expected::Relay(_) | Expected::Prepare(_) | Expected::Replay | Expected::CommitWrapped
+            )
+        });
         let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
         let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
         if is_asked_for_collation && expected.len() == 1 && !outlives_reset {

@@ -29,8 +29,9 @@ impl Worker {
         let is_under_way = |lease: ConnectionKey, holder: SessionKey| {
             let session = &self.sessions[holder];
             let connection = &self.pools.connections[lease];
+            let mut expected = connection.replies.expected.iter();
             let is_owed =
-                connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
+                expected.any(|expected| matches!(expected, Expected::Relay(_) | Expected::CommitWrapped));
             is_owed
                 && session.lease() == Some(lease)
                 && session.execution.tries.is_sent

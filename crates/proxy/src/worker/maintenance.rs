@@ -85,6 +85,8 @@ impl Pools {
                     | Expected::InsertId
                     | Expected::FoundRows
                     | Expected::Marker
+                    | Expected::Wrap
+                    | Expected::UndoWrapped
                     | Expected::Number
                     | Expected::IsOpen
                     | Expected::Leave

@@ -490,7 +490,12 @@ impl Client {
         // On a connection of their own, they need the session's state; a reader may refuse it.
         let is_state_refused = token.is_some_and(|token| token.wishes.leaves)
             && message.contains("restoring the session's state");
-        if code == 1213 {
+        let is_alone = self.believed.is_autocommit && !self.believed.in_transaction;
+        let writes_alone = matches!(op, Op::Write(_)) && is_alone && rules.marks_commits && !rules.kills;
+        if writes_alone && matches!(code, 1213 | 9001) {
+            self.uncommitted.extend(token.map(Token::name));
+        }
+        if code == 1213 || (writes_alone && code == 9001) {
             self.believed.in_transaction = false;
             for name in std::mem::take(&mut self.uncommitted) {
                 if cluster.writes.get(&name).is_some_and(|write| write.committed != 0) {
@@ -505,6 +510,10 @@ impl Client {
             && code == 1053;
         if is_marked_commit && message.contains("with it: transaction: it may or may not") {
             return Err(format!("of a COMMIT nobody is said to know: {message}"));
+        }
+        let loses_it_alone = ["the statement ran: it may", "with it: transaction: it may"];
+        if writes_alone && code == 1053 && loses_it_alone.iter().any(|words| message.contains(words)) {
+            return Err(format!("of a write nobody is said to know: {message}"));
         }
         let is_fine = match code {
             1213 => {
@@ -526,6 +535,8 @@ impl Client {
             _ => false,
         };
         let has_effect = |write: &Write| match rules.is_replicated {
+            // A server that has not heard of the loss yet still has it open.
+            true if writes_alone => write.committed != 0,
             true => write.committed != 0 || (write.runs > 0 && !write.is_rolled_back),
             false => write.runs > 0,
         };

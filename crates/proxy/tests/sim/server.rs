@@ -59,6 +59,8 @@ struct Session {
     variables: BTreeMap<String, String>,
     user_variable: String,
     in_transaction: bool,
+    /// It is Weir's, around one write of a session that has none.
+    is_wrapped: bool,
     insert_id: u64,
     /// Writes in front of the savepoint.
     savepoint: usize,
@@ -301,6 +303,10 @@ impl Conn {
         } else {
             match text {
                 "BEGIN" | "START TRANSACTION READ WRITE" => self.begin(cluster),
+                "START TRANSACTION" => {
+                    self.begin(cluster);
+                    self.session.is_wrapped = true;
+                }
                 "COMMIT" | "COMMIT AND NO CHAIN NO RELEASE" => self.end(cluster, true),
                 "SELECT LAST_INSERT_ID() LIMIT 1" => {
                     let id = self.session.insert_id.to_string();
@@ -378,6 +384,7 @@ impl Conn {
             self.session.warnings.push(token.to_string());
             return self.error(NO_SUCH_TABLE, &token.to_string());
         }
+        self.session.is_wrapped &= self.session.in_transaction;
         self.session.has_just_begun = self.variable("autocommit") == "OFF" && !self.session.in_transaction;
         self.session.in_transaction |= self.session.has_just_begun;
         let start = self.out.len();
@@ -469,6 +476,12 @@ impl Conn {
         // A statement that is taken back to a savepoint, to run with another number, has begun the transaction already.
         is.in_transaction =
             if session.forced_id == 0 { session.in_transaction } else { token.claims.in_transaction };
+        if session.in_transaction && session.is_wrapped {
+            if token.claims.in_transaction || !session.uncommitted.is_empty() {
+                cluster.fault(format!("in a transaction of another statement's: {token}"));
+            }
+            is.in_transaction = false;
+        }
         is.user_variable = session.user_variable.clone();
         if token.wishes.leaves && !session.in_transaction && !cluster.nodes[self.node].may_write {
             is.in_transaction = token.claims.in_transaction; // it is open elsewhere
@@ -491,7 +504,7 @@ impl Conn {
     fn begin(&mut self, cluster: &mut Cluster) {
         cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
         self.session.outcome = None;
-        self.session.in_transaction = true;
+        (self.session.in_transaction, self.session.is_wrapped) = (true, false);
         let tracks = [
             SessionTrack::TransactionState(b"T_______"),
             SessionTrack::TransactionCharacteristics(b"START TRANSACTION;"),

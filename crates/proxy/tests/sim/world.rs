@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use weir_config::MysqlVariables;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::snapshot::{Hostgroup, Server};
+use weir_proxy::snapshot::{Hostgroup, Server, StrictRead};
 use weir_proxy::worker::Worker;
 
 use crate::client::Client;
@@ -499,6 +499,7 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
     groups[0].1.reader_hostgroup = Some(1);
     for (_, group) in &mut groups {
         group.is_replicated = true;
+        group.strict = StrictRead::WsrepSyncWait;
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
         (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
         group.marks_commits = rules.marks_commits;
