@@ -172,7 +172,7 @@ fn part_received(env: &Env) -> CaseResult {
     grant(&mysql)?;
     mysql.source().root_query("CREATE TABLE test.big (number INT PRIMARY KEY, words LONGTEXT)")?;
     let way = env.free_address()?;
-    let cut = Cut { mark: b"replica_uuid", after_bytes: Some(100_000) };
+    let cut = Cut { mark: b"replica_uuid", after_bytes: Some(100_000), cuts_max: u32::MAX };
     let forwarder = Forwarder::start_with_cut(way, mysql.server(1).addr(), cut)?;
     let (host, port) = (way.ip(), way.port());
     mysql.server(2).root_query(&format!(

@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, OUTCOMES_TABLE, Weir, WeirConfig, hostgroup};
 
+use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
 use crate::admin::Admin;
@@ -18,6 +20,8 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("commit_outcome::what_was_carried_out_is_told_as_such", carried_out),
         Case::parallel("commit_outcome::what_was_not_runs_again_or_is_told", not_carried_out),
+        Case::parallel("commit_outcome::a_write_alone_is_known", alone),
+        Case::parallel("commit_outcome::a_write_alone_leaves_what_it_leaves_at_a_server", as_at_server),
         Case::parallel("commit_outcome::without_rights_nothing_is_marked", without_rights),
         Case::serial("commit_outcome::every_commit_is_known_when_writers_die", |env| {
             replay::killed_writer(env, true)
@@ -30,20 +34,24 @@ const DEADLOCK: u16 = 1213;
 const MARK: &[u8] = b"/* cut */";
 const COMMIT: &str = "COMMIT /* cut */";
 
-/// A Weir whose way to the writer, n2, breaks when a COMMIT of this kind has passed it, and before its answer does; or
-/// before that.
+/// How the way breaks when a COMMIT has passed it, and before its answer does.
+const ANSWER_LOST: Cut = Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX };
+/// Or before that.
+const COMMIT_LOST: Cut = Cut { after_bytes: None, ..ANSWER_LOST };
+
+/// A Weir whose way to the writer, n2, breaks.
 fn cutting(
     env: &Env,
-    after_bytes: Option<usize>,
+    cut: Cut,
     outcome: &str,
     bytes_max: i64,
 ) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
-    cluster.node(1).root_query(OUTCOMES_TABLE)?;
+    make_outcomes(env)?;
     env.wait_applied()?;
     let way = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
-    let forwarder = Forwarder::start_with_cut(way, cluster.node(2).addr(), Cut { mark: MARK, after_bytes })?;
+    let forwarder = Forwarder::start_with_cut(way, cluster.node(2).addr(), cut)?;
     let mut config = WeirConfig::for_servers(&[], env.free_address()?);
     for (address, weight) in [(way, 1000), (cluster.node(1).addr(), 1), (cluster.node(3).addr(), 1)] {
         config.server(address, hostgroup::WRITER, &[("weight", weight.into())]);
@@ -63,6 +71,19 @@ fn cutting(
     Ok((weir, forwarder, Admin::at(admin), schema))
 }
 
+/// weir.outcomes is there. A CREATE TABLE, also of one that is there, would end transactions of other cases that have
+/// written to it.
+pub(crate) fn make_outcomes(env: &Env) -> CaseResult {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = env.cluster()?.node(1);
+    let sql = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir' AND TABLE_NAME = 'outcomes'";
+    if node.root_query(sql)?.is_empty() {
+        node.root_query(OUTCOMES_TABLE)?;
+    }
+    Ok(())
+}
+
 fn count(admin: &Admin, name: &str) -> Result<u64, Box<dyn Error>> {
     let sql = format!("SELECT Variable_Value FROM stats_mysql_global WHERE Variable_Name = '{name}'");
     Ok(admin.run(&sql)?.concat().parse()?)
@@ -75,7 +96,7 @@ fn words(weir: &Weir, schema: &str) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn carried_out(env: &Env) -> CaseResult {
     for bytes_max in [0, 64 << 10] {
-        let (weir, forwarder, admin, schema) = cutting(env, Some(0), "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, ANSWER_LOST, "marker", bytes_max)?;
         let mut session = Session::open(weir.addr(), &schema)?;
         for (round, begin) in ["BEGIN", "SET autocommit = 0", "DO 0"].into_iter().enumerate() {
             session.run(begin)?;
@@ -99,7 +120,7 @@ fn carried_out(env: &Env) -> CaseResult {
         let told = session.query(COMMIT);
         ensure!(count(&admin, "Weir_outcomes_asked")? == asked, "asked for a read: {told:?}");
     }
-    let (weir, _forwarder, _, schema) = cutting(env, Some(0), "off", 64 << 10)?;
+    let (weir, _forwarder, _, schema) = cutting(env, ANSWER_LOST, "off", 64 << 10)?;
     let mut session = Session::open(weir.addr(), &schema)?;
     session.run("BEGIN")?;
     session.run("INSERT INTO t (word) VALUES ('x')")?;
@@ -111,7 +132,7 @@ fn carried_out(env: &Env) -> CaseResult {
 /// The COMMIT does not reach the writer, which nobody but the writer knows.
 fn not_carried_out(env: &Env) -> CaseResult {
     for bytes_max in [64 << 10, 0] {
-        let (weir, forwarder, admin, schema) = cutting(env, None, "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, COMMIT_LOST, "marker", bytes_max)?;
         let mut session = Session::open(weir.addr(), &schema)?;
         session.run("BEGIN")?;
         session.run("INSERT INTO t (word) VALUES ('first')")?;
@@ -133,10 +154,129 @@ fn not_carried_out(env: &Env) -> CaseResult {
     Ok(())
 }
 
+/// A write without a transaction: the way breaks at each of its steps.
+fn alone(env: &Env) -> CaseResult {
+    const AT_COMMIT: &[u8] = b"COMMIT AND NO CHAIN NO RELEASE";
+    const AT_MARKER: &[u8] = b"INSERT INTO weir.outcomes";
+    for (mark, after_bytes, runs) in [
+        (AT_COMMIT, Some(0), 1),
+        (AT_COMMIT, None, 2),
+        (AT_MARKER, Some(0), 2),
+        (AT_MARKER, None, 2),
+        (MARK, Some(0), 2),
+        (MARK, None, 1),
+        (&b"START TRANSACTION"[..], Some(0), 1),
+    ] {
+        let cut = Cut { mark, after_bytes, cuts_max: 1 };
+        let at = format!("{}, {after_bytes:?}", mark.escape_ascii());
+        let (weir, forwarder, admin, schema) = cutting(env, cut, "marker", 0)?;
+        // That was the CREATE TABLE's, which nobody marks.
+        ensure!(forwarder.cuts() == 0, "{at}: the way was cut before");
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.run("SET sql_mode = ''")?;
+        let done = session.run("INSERT /* cut */ INTO t (word) VALUES ('longer than twenty letters')")?;
+        ensure!(forwarder.cuts() == 1, "{at}: the way was not cut");
+        ensure!((done.affected_rows, done.warnings) == (1, 1), "{at}: {done:?}");
+        ensure!(words(&weir, &schema)? == ["longer than twenty l"], "{at}: {:?}", words(&weir, &schema)?);
+        ensure!(
+            session.value("SELECT id FROM t FOR UPDATE")? == done.insert_id.to_string(),
+            "{at}: {done:?}"
+        );
+        let asked = count(&admin, "Weir_outcomes_asked")?;
+        let committed = count(&admin, "Weir_outcomes_committed")?;
+        let expected = if mark == AT_COMMIT { (1, u64::from(runs == 1)) } else { (0, 0) };
+        ensure!((asked, committed) == expected, "{at}: asked {asked}, of which {committed} were committed");
+        // The next one is whole.
+        let done = session.run("UPDATE t SET word = 'x'")?;
+        ensure!(done.affected_rows == 1 && done.info.starts_with("Rows matched: 1"), "{at}: {done:?}");
+    }
+    Ok(())
+}
+
+/// Definitions of columns name the schema.
+fn without_schema(mut answer: Answer) -> Answer {
+    for outcome in &mut answer.results {
+        if let Outcome::Rows(rows) = outcome {
+            rows.columns.clear();
+        }
+    }
+    answer
+}
+
+fn as_at_server(env: &Env) -> CaseResult {
+    let place = Place::with(env, 0, "marker")?;
+    let cluster = env.cluster()?;
+    make_outcomes(env)?;
+    env.wait_applied()?;
+    let mut through = place.session()?;
+    let writer = writer_name(&mut through)?;
+    let node = cluster.nodes().iter().find(|node| node.name() == writer).ok_or("no such node")?;
+    let mut at_server = Session::open(node.addr(), &env.schema()?)?;
+    at_server.run("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL)")?;
+    at_server.run("CREATE TABLE child (t_id INT PRIMARY KEY, word VARCHAR(20))")?;
+    at_server.run("INSERT INTO t (v) VALUES (0), (0)")?;
+    let writes = [
+        "INSERT INTO t (v) VALUES (1)",
+        "INSERT INTO t (v) VALUES (2), (3), (4)",
+        "INSERT INTO t (id, v) VALUES (1000, 5)",
+        "INSERT INTO t (id, v) VALUES (1000, 5)",
+        "INSERT IGNORE INTO t (id, v) VALUES (1000, 5), (1001, 6)",
+        "INSERT INTO t (id, v) VALUES (1000, 5) ON DUPLICATE KEY UPDATE v = v + 1",
+        "REPLACE INTO t (id, v) VALUES (1000, 7)",
+        "UPDATE t SET v = v + 1 WHERE v < 3",
+        "UPDATE t SET v = v WHERE v < 3",
+        "DELETE FROM t WHERE v = 4",
+        "INSERT INTO child VALUES (1, CONCAT('a', LAST_INSERT_ID()))",
+        "INSERT INTO child SELECT id, v FROM t WHERE v > 4",
+        "UPDATE child SET word = 'longer than twenty letters, by far'",
+        "UPDATE child SET word = 'no' WHERE word = 'a' OR 'b'",
+        "INSERT INTO t (missing) VALUES (1)",
+        "INSERT INTO t (id, v) VALUES (DEFAULT, NULL), (DEFAULT, NULL)",
+        "INSERT INTO child (t_id) VALUES (7), (8) RETURNING t_id",
+        "UPDATE t SET v = LAST_INSERT_ID(v + 1) WHERE id = 1000",
+    ];
+    let behind = [
+        "SELECT 1",
+        "SHOW WARNINGS",
+        "SHOW ERRORS",
+        "SELECT @@warning_count, @@error_count",
+        "SELECT ROW_COUNT(), 1",
+        "SELECT LAST_INSERT_ID()",
+        "SELECT FOUND_ROWS(), ROW_COUNT(), LAST_INSERT_ID()",
+        "SELECT @@autocommit, @@in_transaction, @@insert_id",
+        "GET DIAGNOSTICS @count = ROW_COUNT",
+        "SELECT @count",
+        "DO 1",
+    ];
+    for write in writes {
+        for question in behind {
+            for mode in ["SET sql_mode = ''", "SET sql_mode = 'STRICT_ALL_TABLES'"] {
+                for sql in
+                    [mode, "SELECT SQL_CALC_FOUND_ROWS 1 UNION SELECT 2 LIMIT 1", write, question, question]
+                {
+                    let (there, here) =
+                        (without_schema(at_server.query(sql)?), without_schema(through.query(sql)?));
+                    ensure!(there == here, "{write}; {question}: {sql}: {here:?} in place of {there:?}");
+                }
+            }
+        }
+        let mut answers = Vec::new();
+        for session in [&mut at_server, &mut through] {
+            let statement = session.try_prepare(write)?;
+            let Ok(statement) = statement else { continue };
+            let mut execute = || session.execute(&statement, &[]).map(without_schema);
+            answers.push((execute()?, execute()?));
+        }
+        ensure!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{write}, prepared: {answers:?}");
+    }
+    ensure!(place.count("Weir_outcome_markers_refused")? == 0, "markers were refused");
+    Ok(())
+}
+
 fn without_rights(env: &Env) -> CaseResult {
     let place = Place::with(env, 64 << 10, "marker")?;
     let cluster = env.cluster()?;
-    cluster.node(1).root_query(OUTCOMES_TABLE)?;
+    make_outcomes(env)?;
     cluster
         .node(1)
         .root_query("GRANT ALL ON limited.* TO limited@'%'; CREATE DATABASE IF NOT EXISTS limited")?;

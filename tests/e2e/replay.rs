@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, OUTCOMES_TABLE, TestkitError, Weir, hostgroup};
+use weir_testkit::{Account, TestkitError, Weir, hostgroup};
 use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -79,7 +79,7 @@ impl<'e> Place<'e> {
         Ok(place)
     }
 
-    fn session(&self) -> Result<Session, Box<dyn Error>> {
+    pub(crate) fn session(&self) -> Result<Session, Box<dyn Error>> {
         Ok(Session::open(self.weir.addr(), &self.schema)?)
     }
 
@@ -460,7 +460,7 @@ fn forced(env: &Env) -> CaseResult {
 pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
     const CLIENTS: usize = 8;
     if is_marked {
-        env.cluster()?.node(1).root_query(OUTCOMES_TABLE)?;
+        crate::commit_outcome::make_outcomes(env)?;
         env.wait_applied()?;
     }
     let place = Place::with(env, BYTES_MAX, if is_marked { "marker" } else { "off" })?;

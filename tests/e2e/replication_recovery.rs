@@ -343,7 +343,8 @@ fn lost_answer(env: &Env, family: Family) -> CaseResult {
     const MARK: &[u8] = b"SET GLOBAL read_only = OFF";
     let mysql = servers(env, family, true)?;
     let (from, to, way) = (mysql.server(1).addr(), mysql.server(2).addr(), env.free_address()?);
-    let forwarder = Forwarder::start_with_cut(way, to, Cut { mark: MARK, after_bytes: Some(0) })?;
+    let forwarder =
+        Forwarder::start_with_cut(way, to, Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX })?;
     let known = [from, way, mysql.server(3).addr()];
     let weirs = [weir_before(env, &known)?, weir_before(env, &known)?];
     weirs.iter().try_for_each(|weir| wait_ready(weir, way))?;

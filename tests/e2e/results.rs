@@ -160,7 +160,7 @@ fn cutting(env: &Env, n2_writes: bool, after_bytes: usize) -> Result<(Weir, Forw
     let forwarder = Forwarder::start_with_cut(
         way,
         cluster.node(2).addr(),
-        Cut { mark: MARK, after_bytes: Some(after_bytes) },
+        Cut { mark: MARK, after_bytes: Some(after_bytes), cuts_max: u32::MAX },
     )?;
     let mut config = WeirConfig::for_servers(&[], env.free_address()?);
     for (address, writes) in

@@ -20,6 +20,8 @@ pub struct Cut {
     pub mark: &'static [u8],
     /// Bytes of the server that still pass; none: not even what the client has sent does.
     pub after_bytes: Option<usize>,
+    /// From then on the way is whole.
+    pub cuts_max: u32,
 }
 
 #[derive(Default)]
@@ -128,7 +130,8 @@ fn ask(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_marked: &Atom
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..count];
-        if let Some(Cut { mark, .. }) = shared.cut
+        if let Some(Cut { mark, cuts_max, .. }) = shared.cut
+            && shared.cuts.load(Ordering::Relaxed) < cuts_max
             && bytes.windows(mark.len()).any(|window| window == mark)
         {
             is_marked.store(true, Ordering::Relaxed);
