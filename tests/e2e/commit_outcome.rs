@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("commit_outcome::a_write_alone_is_known", alone),
         Case::parallel("commit_outcome::a_write_alone_leaves_what_it_leaves_at_a_server", as_at_server),
         Case::parallel("commit_outcome::without_rights_nothing_is_marked", without_rights),
+        Case::parallel("commit_outcome::old_rows_are_removed", swept),
         Case::serial("commit_outcome::every_commit_is_known_when_writers_die", |env| {
             replay::killed_writer(env, true)
         }),
@@ -290,5 +291,30 @@ fn without_rights(env: &Env) -> CaseResult {
     ensure!(place.count("Weir_outcome_markers_refused")? == 1, "counted otherwise");
     place.weir.wait_log("can't write to weir.outcomes", PATIENCE)?;
     session.run("DROP TABLE outcome_rights")?;
+    Ok(())
+}
+
+fn swept(env: &Env) -> CaseResult {
+    // The other cases' account does not get these rights: their Weirs would agree with each other.
+    const SWEEPER: Account = Account { user: "sweeper", password: "sweeper" };
+    make_outcomes(env)?;
+    let node = env.cluster()?.node(1);
+    let Account { user, password } = SWEEPER;
+    node.root_query(&format!(
+        "CREATE OR REPLACE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE \
+         ON weir.* TO {user}@'%'"
+    ))?;
+    node.root_query(
+        "REPLACE INTO weir.outcomes (owner, slot, number, written_at) VALUES (5, 1, 2, NOW() - INTERVAL 25 HOUR), \
+         (5, 2, 2, NOW() - INTERVAL 23 HOUR)",
+    )?;
+    env.wait_applied()?;
+    let weir = env.weir(|config| {
+        config.monitor(SWEEPER);
+    })?;
+    let slots = || node.root_query("SELECT slot FROM weir.outcomes WHERE owner = 5");
+    eventually("the old one is gone", PATIENCE, || Ok(slots()?.concat() == ["2"]))?;
+    drop(weir);
+    node.root_query(&format!("DELETE FROM weir.outcomes WHERE owner = 5; DROP USER {user}@'%'"))?;
     Ok(())
 }

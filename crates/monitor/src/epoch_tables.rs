@@ -404,6 +404,16 @@ pub(crate) fn forget(
     Ok(())
 }
 
+/// Removes rows in which transactions of long ago have said that they were committed. Nobody asks for them any more, and whose row
+/// is gone gets a new one. There may be no such table.
+pub(crate) fn sweep_outcomes(connection: &mut Connection, guard: Guard) -> Result<(), Fault> {
+    connection.query(&format!(
+        "DELETE FROM weir.outcomes WHERE written_at < NOW() - INTERVAL 1 DAY{} LIMIT 1000",
+        guard.and()
+    ))?;
+    Ok(())
+}
+
 /// Makes a proposed change, if the row is still the one that it was proposed for. Whether it was, shows in the next read.
 pub(crate) fn propose(
     connection: &mut Connection,

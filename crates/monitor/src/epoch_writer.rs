@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::debug;
 use weir_client::{Connection, Options};
@@ -21,6 +21,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const TRIES_MAX: usize = 3;
 /// Beats that are remembered: those of minutes, and no read takes that long.
 const BEATS_MAX: usize = 256;
+/// Old rows of `weir.outcomes` are removed so long after the start, and then so often.
+const SWEEP_FIRST: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Makes a session's reads wait for everything that the cluster has ordered before (Galera manual).
 pub(crate) const GALERA_WAITS: &str = "SET SESSION wsrep_sync_wait = 1";
 
@@ -122,7 +125,9 @@ fn run(
     which: fn(u32, Written) -> Event,
 ) {
     let mut session: Option<(Endpoint, Session)> = None;
+    let mut sweep_at = Instant::now() + SWEEP_FIRST;
     for mut request in requests {
+        let is_beat = matches!(request.task, EpochTask::Beat { .. });
         let is_last = matches!(request.task, EpochTask::Leave { .. });
         if let EpochTask::Leave { others, .. } = &mut request.task
             && let Some(others) = others.take()
@@ -135,6 +140,13 @@ fn run(
         }
         if is_last || events.send(which(hostgroup, Written { result })).is_err() {
             return;
+        }
+        // Behind the report: it may wait for others' rows.
+        if let Some((_, session)) = session.as_mut().filter(|_| is_beat && Instant::now() >= sweep_at) {
+            sweep_at = Instant::now() + SWEEP_EVERY;
+            if let Err(fault) = epoch_tables::sweep_outcomes(&mut session.connection, session.guard) {
+                debug!(hostgroup, %fault, "weir.outcomes was not swept");
+            }
         }
     }
 }

@@ -34,6 +34,9 @@ pub trait Proxy: Send + Sync {
     /// Waits until every worker goes by what was published before; false if one has not answered for seconds.
     fn settle(&self) -> bool;
 
+    /// Has sessions leave a server with their open transactions, which run again elsewhere; those stay whose can't.
+    fn move_writers(&self, server: &Endpoint);
+
     /// Closes the sessions that may still write to a server.
     fn close_writers(&self, server: &Endpoint);
 

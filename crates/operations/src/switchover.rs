@@ -31,6 +31,8 @@ use crate::proxy::WritingSessions;
 
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
+/// So often those are asked to leave meanwhile that can take their transactions along: they can between two statements.
+const MOVE_EVERY: Duration = Duration::from_millis(100);
 /// How long it may take until the monitor sees that the role has moved: some looks at each server.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
@@ -250,6 +252,12 @@ impl OperationRunner {
     fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let Plan { order, from, progress, .. } = plan;
         let mut writing = self.wait_writers(plan, plan.grace)?;
+        let until = Instant::now() + CUT_WAIT;
+        while !writing.is_empty() && Instant::now() < until {
+            // Transactions that can run again at the next writer.
+            self.context.proxy.move_writers(from);
+            writing = self.wait_writers(plan, MOVE_EVERY)?;
+        }
         if !writing.is_empty() && order.force {
             progress.tell(format!("closing {}", in_words(&writing)));
             self.context.proxy.close_writers(from);

@@ -267,6 +267,12 @@ impl Publisher {
             && answer.recv_timeout(REPORT_TIMEOUT).unwrap_or(false)
     }
 
+    /// Has sessions that may write to a server leave it, with open transactions that can run again elsewhere.
+    pub fn move_writers(&self, endpoint: &str) {
+        let endpoint: Arc<str> = endpoint.into();
+        self.shared.broadcast(|| Message::MoveWriters { endpoint: endpoint.clone() });
+    }
+
     /// Closes the sessions that may still write to a server.
     pub fn cut_writers(&self, endpoint: &str) {
         let endpoint: Arc<str> = endpoint.into();

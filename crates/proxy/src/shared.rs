@@ -81,6 +81,11 @@ pub enum Message {
     },
     /// Servers have applied what sessions of this worker wait for, or nobody can tell any more.
     Covered,
+    /// Sessions that may write to a server are to leave it, with open transactions that can run again elsewhere.
+    MoveWriters {
+        /// As `host:port`.
+        endpoint: Arc<str>,
+    },
     /// Close the sessions that may still write to this server: it is to be the writer no more.
     CutWriters {
         /// The server.

@@ -122,8 +122,22 @@ impl Work<'_> {
 }
 
 impl Worker {
+    /// Has sessions leave a server that will be the writer no more, with their open transactions if those can run again.
+    pub(crate) fn move_writers(&mut self, endpoint: &str) {
+        for (key, _) in self.writers_of(endpoint) {
+            self.work(key).leave_with_transaction();
+        }
+    }
+
     /// Closes the sessions that may still write to a server which is the writer no more.
     pub(crate) fn cut_writers(&mut self, endpoint: &str) {
+        for (key, because) in self.writers_of(endpoint) {
+            self.work(key).cut_writer(endpoint, &because);
+        }
+    }
+
+    /// The sessions that may write to a server, and why.
+    fn writers_of(&self, endpoint: &str) -> Vec<(SessionKey, String)> {
         // Also where it was before it moved to another address.
         let is_of_it = |connection: &crate::server::connection::ServerConnection| {
             self.pools.servers[connection.server].server.endpoint == endpoint
@@ -135,16 +149,13 @@ impl Worker {
             let only_reads = session.execution.plan.is_read() && session.all_pins().is_empty();
             (!only_reads).then_some((connection.holder?, because))
         };
-        let writers: Vec<(SessionKey, String)> = self.pools.connections.iter().filter_map(is_there).collect();
-        for (key, because) in writers {
-            self.work(key).cut_writer(endpoint, &because);
-        }
+        self.pools.connections.iter().filter_map(is_there).collect()
     }
 }
 
 impl Work<'_> {
     fn cut_writer(&mut self, endpoint: &str, because: &str) {
-        if self.leave_with_transaction() {
+        if self.leave_with_transaction() || self.leave_with_commit() {
             return;
         }
         let session = &*self.session;
@@ -176,6 +187,28 @@ impl Work<'_> {
             return self.fail_session(OUTCOME_UNKNOWN, &message);
         }
         self.fail_session(MOVED, &message);
+    }
+}
+
+impl Work<'_> {
+    /// A session leaves its server while its COMMIT, or its write, is under way there, and what becomes of that can be known. False
+    /// if it can't.
+    fn leave_with_commit(&mut self) -> bool {
+        let Some(lease) = self.session.lease().filter(|_| matches!(self.session.phase, Phase::Running))
+        else {
+            return false;
+        };
+        if self.session.can_ask_for_outcome() {
+            self.discard_lease(lease);
+            self.begin_inquiry();
+        } else if self.session.is_wrapped() && self.session.is_wrapped_write_undone() {
+            self.discard_lease(lease);
+            self.unwrap_write();
+        } else {
+            return false;
+        }
+        self.look_elsewhere();
+        true
     }
 }
 

@@ -169,6 +169,7 @@ impl Worker {
                     self.ctx.timers.unpark(now);
                 }
             }
+            Message::MoveWriters { endpoint } => self.move_writers(&endpoint),
             Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
             Message::Drain(drain) => self.drain(drain),
         }

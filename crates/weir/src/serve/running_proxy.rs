@@ -58,6 +58,10 @@ impl Proxy for RunningProxy {
         self.publisher.settle()
     }
 
+    fn move_writers(&self, server: &Endpoint) {
+        self.publisher.move_writers(&server.to_string());
+    }
+
     fn close_writers(&self, server: &Endpoint) {
         self.publisher.cut_writers(&server.to_string());
     }
