@@ -66,7 +66,8 @@ impl Mysql {
 impl MysqlServer {
     /// Joins the group, also after a restart, and waits until it is an ONLINE member.
     pub fn join_group(&self) -> Result<(), TestkitError> {
-        self.root_query("START GROUP_REPLICATION")?;
+        // It catches up first, with what may be minutes of writes.
+        self.root_query_within("START GROUP_REPLICATION", JOIN_TIMEOUT)?;
         let state = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members \
                      WHERE MEMBER_ID = @@GLOBAL.server_uuid";
         let joined =

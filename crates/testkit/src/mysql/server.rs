@@ -128,9 +128,18 @@ impl MysqlServer {
     /// Runs statements as root and returns the rows of all results, as the text the `mysql` client prints:
     /// NULL as "NULL"; tab, newline and backslash within values escaped with a backslash.
     pub fn root_query(&self, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
+        self.root_query_within(sql, QUERY_TIMEOUT)
+    }
+
+    /// The same for statements that may take longer.
+    pub(super) fn root_query_within(
+        &self,
+        sql: &str,
+        timeout: Duration,
+    ) -> Result<Vec<Vec<String>>, TestkitError> {
         let mut command = Command::new(&self.programs.client);
         command.arg("-uroot").arg("-S").arg(self.socket()).arg("--default-character-set=utf8mb4");
-        client_rows(&self.name(), &mut command, sql, QUERY_TIMEOUT)
+        client_rows(&self.name(), &mut command, sql, timeout)
     }
 
     /// Clean shutdown (SIGTERM), waiting for its end.
