@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use weir_testkit::wire::Login;
@@ -30,6 +31,18 @@ const DEADLOCK: u16 = 1213;
 const MARK: &[u8] = b"/* cut */";
 const COMMIT: &str = "COMMIT /* cut */";
 
+/// Makes the table of markers, unless it is there: Galera undoes transactions that write to it while it is made once more.
+fn make_outcomes_table(env: &Env) -> CaseResult {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _alone = MAKING.lock().map_err(|_| "another case has failed")?;
+    let node = env.cluster()?.node(1);
+    let sql = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir' AND TABLE_NAME = 'outcomes'";
+    if node.root_query(sql)?.is_empty() {
+        node.root_query(OUTCOMES_TABLE)?;
+    }
+    Ok(())
+}
+
 /// A Weir whose way to the writer, n2, breaks when a COMMIT of this kind has passed it, and before its answer does; or
 /// before that.
 fn cutting(
@@ -40,7 +53,7 @@ fn cutting(
 ) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
-    cluster.node(1).root_query(OUTCOMES_TABLE)?;
+    make_outcomes_table(env)?;
     env.wait_applied()?;
     let way = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
     let forwarder = Forwarder::start_with_cut(way, cluster.node(2).addr(), Cut { mark: MARK, after_bytes })?;
@@ -136,7 +149,7 @@ fn not_carried_out(env: &Env) -> CaseResult {
 fn without_rights(env: &Env) -> CaseResult {
     let place = Place::with(env, 64 << 10, "marker")?;
     let cluster = env.cluster()?;
-    cluster.node(1).root_query(OUTCOMES_TABLE)?;
+    make_outcomes_table(env)?;
     cluster
         .node(1)
         .root_query("GRANT ALL ON limited.* TO limited@'%'; CREATE DATABASE IF NOT EXISTS limited")?;
