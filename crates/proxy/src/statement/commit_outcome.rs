@@ -16,6 +16,7 @@
 //! knows (08007).
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_routing::CommitOutcome;
 
 use crate::keys::ConnectionKey;
 use crate::pool::outcome_rows::{bar_of, draw_marker, put_row};
@@ -42,10 +43,16 @@ impl Pools {
         if session.is_bound() || session.stay.detour.is_some() {
             return false;
         }
-        // Where the transaction is, whatever a rule says of its COMMIT.
-        let begun_in = session.transaction.log.as_ref().map(|log| log.hostgroup);
-        let group = self.groups.get(&begun_in.unwrap_or(session.execution.hostgroup));
-        group.is_some_and(|group| group.marks_commits && group.reader_hostgroup.is_some())
+        // As was decided when the transaction began, whatever a rule says of its COMMIT.
+        if let Some(log) = &session.transaction.log {
+            return log.marks_commits;
+        }
+        let group = self.groups.get(&session.execution.hostgroup);
+        let group = group.filter(|group| group.reader_hostgroup.is_some());
+        group.is_some_and(|group| match session.said_of_transaction().commit_outcome {
+            Some(outcome) => outcome == CommitOutcome::Marker,
+            None => group.marks_commits,
+        })
     }
 }
 

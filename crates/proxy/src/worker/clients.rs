@@ -8,6 +8,7 @@ use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_protocol::handshake::Scramble;
+use weir_routing::TransactionSettings;
 use weir_session::login::{ClientLogin, PasswordResult, Refusal};
 use weir_session::pin::PinBoard;
 
@@ -124,6 +125,8 @@ impl Context {
                 is_autocommit: true,
                 is_read_only: false,
                 is_next_read_only: false,
+                is_unlogged: false,
+                own: TransactionSettings::default(),
                 since: self.now,
                 log: None,
             },
