@@ -29,14 +29,15 @@ pub(crate) fn trials() -> Vec<Case> {
 const PATIENCE: Duration = Duration::from_secs(30);
 const DEADLOCK: u16 = 1213;
 const MARK: &[u8] = b"/* cut */";
-const COMMIT: &str = "COMMIT /* cut */";
+pub(crate) const COMMIT: &str = "COMMIT /* cut */";
 
 /// Makes the table of markers, unless it is there: Galera undoes transactions that write to it while it is made once more.
 fn make_outcomes_table(env: &Env) -> CaseResult {
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().map_err(|_| "another case has failed")?;
     let node = env.cluster()?.node(1);
-    let sql = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir' AND TABLE_NAME = 'outcomes'";
+    let sql =
+        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'weir' AND TABLE_NAME = 'outcomes'";
     if node.root_query(sql)?.is_empty() {
         node.root_query(OUTCOMES_TABLE)?;
     }
@@ -44,12 +45,13 @@ fn make_outcomes_table(env: &Env) -> CaseResult {
 }
 
 /// A Weir whose way to the writer, n2, breaks when a COMMIT of this kind has passed it, and before its answer does; or
-/// before that.
-fn cutting(
+/// before that. `configure` says more of its configuration.
+pub(crate) fn cutting(
     env: &Env,
     after_bytes: Option<usize>,
     outcome: &str,
     bytes_max: i64,
+    configure: impl FnOnce(&mut WeirConfig),
 ) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
@@ -69,6 +71,7 @@ fn cutting(
         ("commit_outcome", outcome.into()),
     ];
     config.push("weir_hostgroups", &row);
+    configure(&mut config);
     let weir = env.weir_with(&config)?;
     let mut session = Session::open(weir.addr(), &schema)?;
     eventually("n2 writes", PATIENCE, || Ok(writer_name(&mut session)? == "n2"))?;
@@ -88,7 +91,7 @@ fn words(weir: &Weir, schema: &str) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn carried_out(env: &Env) -> CaseResult {
     for bytes_max in [0, 64 << 10] {
-        let (weir, forwarder, admin, schema) = cutting(env, Some(0), "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, Some(0), "marker", bytes_max, |_| ())?;
         let mut session = Session::open(weir.addr(), &schema)?;
         for (round, begin) in ["BEGIN", "SET autocommit = 0", "DO 0"].into_iter().enumerate() {
             session.run(begin)?;
@@ -112,7 +115,7 @@ fn carried_out(env: &Env) -> CaseResult {
         let told = session.query(COMMIT);
         ensure!(count(&admin, "Weir_outcomes_asked")? == asked, "asked for a read: {told:?}");
     }
-    let (weir, _forwarder, _, schema) = cutting(env, Some(0), "off", 64 << 10)?;
+    let (weir, _forwarder, _, schema) = cutting(env, Some(0), "off", 64 << 10, |_| ())?;
     let mut session = Session::open(weir.addr(), &schema)?;
     session.run("BEGIN")?;
     session.run("INSERT INTO t (word) VALUES ('x')")?;
@@ -124,7 +127,7 @@ fn carried_out(env: &Env) -> CaseResult {
 /// The COMMIT does not reach the writer, which nobody but the writer knows.
 fn not_carried_out(env: &Env) -> CaseResult {
     for bytes_max in [64 << 10, 0] {
-        let (weir, forwarder, admin, schema) = cutting(env, None, "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, None, "marker", bytes_max, |_| ())?;
         let mut session = Session::open(weir.addr(), &schema)?;
         session.run("BEGIN")?;
         session.run("INSERT INTO t (word) VALUES ('first')")?;
