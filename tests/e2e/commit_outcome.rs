@@ -33,19 +33,20 @@ pub(crate) fn trials() -> Vec<Case> {
 const PATIENCE: Duration = Duration::from_secs(30);
 const DEADLOCK: u16 = 1213;
 const MARK: &[u8] = b"/* cut */";
-const COMMIT: &str = "COMMIT /* cut */";
+pub(crate) const COMMIT: &str = "COMMIT /* cut */";
 
 /// How the way breaks when a COMMIT has passed it, and before its answer does.
-const ANSWER_LOST: Cut = Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX };
+pub(crate) const ANSWER_LOST: Cut = Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX };
 /// Or before that.
 const COMMIT_LOST: Cut = Cut { after_bytes: None, ..ANSWER_LOST };
 
 /// A Weir whose way to the writer, n2, breaks.
-fn cutting(
+pub(crate) fn cutting(
     env: &Env,
     cut: Cut,
     outcome: &str,
     bytes_max: i64,
+    configure: impl FnOnce(&mut WeirConfig),
 ) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
@@ -65,6 +66,7 @@ fn cutting(
         ("commit_outcome", outcome.into()),
     ];
     config.push("weir_hostgroups", &row);
+    configure(&mut config);
     let weir = env.weir_with(&config)?;
     let mut session = Session::open(weir.addr(), &schema)?;
     eventually("n2 writes", PATIENCE, || Ok(writer_name(&mut session)? == "n2"))?;
@@ -97,7 +99,7 @@ fn words(weir: &Weir, schema: &str) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn carried_out(env: &Env) -> CaseResult {
     for bytes_max in [0, 64 << 10] {
-        let (weir, forwarder, admin, schema) = cutting(env, ANSWER_LOST, "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, ANSWER_LOST, "marker", bytes_max, |_| ())?;
         let mut session = Session::open(weir.addr(), &schema)?;
         for (round, begin) in ["BEGIN", "SET autocommit = 0", "DO 0"].into_iter().enumerate() {
             session.run(begin)?;
@@ -121,7 +123,7 @@ fn carried_out(env: &Env) -> CaseResult {
         let told = session.query(COMMIT);
         ensure!(count(&admin, "Weir_outcomes_asked")? == asked, "asked for a read: {told:?}");
     }
-    let (weir, _forwarder, _, schema) = cutting(env, ANSWER_LOST, "off", 64 << 10)?;
+    let (weir, _forwarder, _, schema) = cutting(env, ANSWER_LOST, "off", 64 << 10, |_| ())?;
     let mut session = Session::open(weir.addr(), &schema)?;
     session.run("BEGIN")?;
     session.run("INSERT INTO t (word) VALUES ('x')")?;
@@ -133,7 +135,7 @@ fn carried_out(env: &Env) -> CaseResult {
 /// The COMMIT does not reach the writer, which nobody but the writer knows.
 fn not_carried_out(env: &Env) -> CaseResult {
     for bytes_max in [64 << 10, 0] {
-        let (weir, forwarder, admin, schema) = cutting(env, COMMIT_LOST, "marker", bytes_max)?;
+        let (weir, forwarder, admin, schema) = cutting(env, COMMIT_LOST, "marker", bytes_max, |_| ())?;
         let mut session = Session::open(weir.addr(), &schema)?;
         session.run("BEGIN")?;
         session.run("INSERT INTO t (word) VALUES ('first')")?;
@@ -170,7 +172,7 @@ fn alone(env: &Env) -> CaseResult {
     ] {
         let cut = Cut { mark, after_bytes, cuts_max: 1 };
         let at = format!("{}, {after_bytes:?}", mark.escape_ascii());
-        let (weir, forwarder, admin, schema) = cutting(env, cut, "marker", 0)?;
+        let (weir, forwarder, admin, schema) = cutting(env, cut, "marker", 0, |_| ())?;
         // That was the CREATE TABLE's, which nobody marks.
         ensure!(forwarder.cuts() == 0, "{at}: the way was cut before");
         let mut session = Session::open(weir.addr(), &schema)?;

@@ -72,6 +72,7 @@ mod switchover;
 mod takeover;
 mod terminal;
 mod tracking;
+mod transaction_settings;
 mod two_clusters;
 mod vanish;
 mod wire;
@@ -150,6 +151,7 @@ fn cases() -> Vec<Case> {
         takeover::trials(),
         terminal::trials(),
         tracking::trials(),
+        transaction_settings::trials(),
         two_clusters::trials(),
         vanish::trials(),
         wire::trials(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, TestkitError, Weir, hostgroup};
+use weir_testkit::{Account, TestkitError, Weir, WeirConfig, hostgroup};
 use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -50,7 +50,7 @@ pub(crate) struct Place<'e> {
     env: &'e Env,
     pub(crate) weir: Weir,
     admin: Admin,
-    schema: String,
+    pub(crate) schema: String,
 }
 
 impl<'e> Place<'e> {
@@ -60,6 +60,16 @@ impl<'e> Place<'e> {
 
     /// The same with a way to know how a COMMIT has ended.
     pub(crate) fn with(env: &'e Env, bytes_max: i64, outcome: &str) -> Result<Self, Box<dyn Error>> {
+        Self::configured(env, bytes_max, outcome, |_| ())
+    }
+
+    /// The same; `configure` says more of Weir's configuration.
+    pub(crate) fn configured(
+        env: &'e Env,
+        bytes_max: i64,
+        outcome: &str,
+        configure: impl FnOnce(&mut WeirConfig),
+    ) -> Result<Self, Box<dyn Error>> {
         let admin = env.free_address()?;
         let row = [
             ("hostgroup_id", hostgroup::WRITER.into()),
@@ -70,6 +80,7 @@ impl<'e> Place<'e> {
         let weir = env.weir(|config| {
             config.admin(admin).variable("threads", 1).variable("connect_timeout_server_max", 30_000);
             config.push("weir_hostgroups", &row);
+            configure(config);
         })?;
         let place = Self { env, weir, admin: Admin::at(admin), schema: env.schema()? };
         let mut session = place.session()?;
@@ -84,13 +95,14 @@ impl<'e> Place<'e> {
     }
 
     /// Ends the connections that sessions have to servers with the schema, by KILL at every node.
-    fn kill(&self) -> CaseResult {
+    pub(crate) fn kill(&self) -> CaseResult {
         let mut killed = 0;
         for node in self.env.cluster()?.nodes() {
             let sql = format!(
-                "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{}' AND USER = '{}'",
+                "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{}' AND USER IN ('{}', '{}')",
                 self.schema,
-                Account::APP.user
+                Account::APP.user,
+                Account::APP2.user
             );
             for id in node.root_query(&sql)?.concat() {
                 killed += 1;

@@ -407,6 +407,9 @@ pub(crate) fn forget(
 /// Removes rows in which transactions of long ago have said that they were committed. Nobody asks for them any more, and whose row
 /// is gone gets a new one. There may be no such table.
 pub(crate) fn sweep_outcomes(connection: &mut Connection, guard: Guard) -> Result<(), Fault> {
+    // It is to wait for no transaction, and to lock no row that it leaves.
+    connection.query("SET SESSION innodb_lock_wait_timeout = 1")?;
+    connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
     connection.query(&format!(
         "DELETE FROM weir.outcomes WHERE written_at < NOW() - INTERVAL 1 DAY{} LIMIT 1000",
         guard.and()

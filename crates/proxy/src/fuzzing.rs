@@ -493,6 +493,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
             transaction_persistent: is_persistent,
             default_isolation: None,
             consistency: None,
+            transactions: Default::default(),
             additional_password: None,
             max_connections: 10,
             comment: String::new(),

@@ -1,6 +1,6 @@
 //! Holds the decision of the rules about a statement.
 
-use crate::Consistency;
+use crate::{Consistency, TransactionSettings};
 
 /// The actions of all rules that matched, added up. `None`: nothing was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Decision {
     pub consistency: Option<Consistency>,
     /// The same, as the statement itself says; it has the last word.
     pub hinted_consistency: Option<Consistency>,
+    /// What becomes of the transaction that it begins, as a rule says.
+    pub transactions: TransactionSettings,
+    /// The same, as the statement itself says; it has the last word.
+    pub hinted_transactions: TransactionSettings,
     /// Its server must have what the session has written through some hostgroup, as a rule says (`gtid_from_hostgroup`).
     pub sees_own_writes: bool,
     /// Whether it is written to the events log.
@@ -48,6 +52,8 @@ impl Decision {
             multiplex: self.multiplex.or(other.multiplex),
             consistency: self.consistency.or(other.consistency),
             hinted_consistency: self.hinted_consistency.or(other.hinted_consistency),
+            transactions: self.transactions.or(other.transactions),
+            hinted_transactions: self.hinted_transactions.or(other.hinted_transactions),
             sees_own_writes: self.sees_own_writes || other.sees_own_writes,
             log: self.log.or(other.log),
             error: self.error.or(other.error),

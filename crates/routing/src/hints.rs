@@ -3,7 +3,7 @@
 use weir_sql::{Dialect, Lexer, TokenKind};
 use weir_topology::Gtid;
 
-use crate::{Consistency, Decision};
+use crate::{CommitOutcome, Consistency, Decision, TransactionSettings};
 
 /// A first comment is only looked for in so many bytes of a statement.
 const LOOKED_AT_BYTES_MAX: usize = 65_000;
@@ -24,6 +24,8 @@ pub struct Hints {
     pub delay_ms: Option<u32>,
     /// `weir_consistency`
     pub consistency: Option<Consistency>,
+    /// `weir_replay` and `weir_commit_outcome`
+    pub transactions: TransactionSettings,
     /// `min_gtid`: the transaction that the server must have executed. Rules say nothing of it, and it is no part of a decision.
     pub min_gtid: Option<Gtid>,
     /// There is a `min_gtid` that is no transaction's id.
@@ -67,6 +69,16 @@ impl Hints {
                 hints.consistency = Consistency::of_word(value).or(hints.consistency);
                 continue;
             }
+            if name == b"weir_replay" {
+                let transactions = &mut hints.transactions;
+                transactions.replays = TransactionSettings::replays_of_word(value).or(transactions.replays);
+                continue;
+            }
+            if name == b"weir_commit_outcome" {
+                let transactions = &mut hints.transactions;
+                transactions.commit_outcome = CommitOutcome::of_word(value).or(transactions.commit_outcome);
+                continue;
+            }
             if name == b"min_gtid" {
                 let gtid = Gtid::parse(value);
                 hints.min_gtid = gtid.or(hints.min_gtid);
@@ -93,6 +105,7 @@ impl Hints {
             retries: self.retries,
             delay_ms: self.delay_ms,
             hinted_consistency: self.consistency,
+            hinted_transactions: self.transactions,
             ..Decision::default()
         }
     }
@@ -167,6 +180,24 @@ mod tests {
                 Hints { consistency: Some(Consistency::Global), ..Hints::default() },
             ),
             ("/* weir_consistency=causal */ SELECT 1", Hints::default()),
+            (
+                "/* weir_replay=ON; weir_commit_outcome = marker */ START TRANSACTION",
+                Hints {
+                    transactions: TransactionSettings {
+                        replays: Some(true),
+                        commit_outcome: Some(CommitOutcome::Marker),
+                    },
+                    ..Hints::default()
+                },
+            ),
+            (
+                "BEGIN /* weir_replay=0 */",
+                Hints {
+                    transactions: TransactionSettings { replays: Some(false), commit_outcome: None },
+                    ..Hints::default()
+                },
+            ),
+            ("/* weir_replay=yes;weir_commit_outcome=1 */ BEGIN", Hints::default()),
             ("SELECT 1 - /* hostgroup=2 */ 2", hostgroup(2)),
             ("/* controller=users */ SELECT 1", Hints::default()),
             ("/* hostgroup=x */ SELECT 1", Hints::default()),

@@ -40,6 +40,7 @@ mod replacement;
 mod router;
 mod row;
 mod rules;
+mod transactions;
 
 pub use consistency::Consistency;
 pub use decision::{Decision, Multiplex};
@@ -48,3 +49,4 @@ pub use pattern::PATTERN_BYTES_MAX;
 pub use router::{Facts, Router, RoutingResult, Scope, Who};
 pub use row::{FastRoute, FlagWeight, QueryRule};
 pub use rules::{ACTIVE_RULES_MAX, Options, PatternNote, RuleFault, Rules};
+pub use transactions::{CommitOutcome, TransactionSettings};

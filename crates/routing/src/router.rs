@@ -9,6 +9,7 @@ use crate::hints::{HintOrder, Hints};
 use crate::pattern::{GaveUp, Pattern};
 use crate::prefilter::Possible;
 use crate::rules::{Rule, Rules};
+use crate::transactions::TransactionSettings;
 
 /// Different session facts that are told apart at a time; beyond that all are forgotten.
 const SCOPES_MAX: usize = 16_384;
@@ -363,6 +364,8 @@ impl Walk<'_> {
             multiplex: row.multiplex,
             consistency: row.consistency,
             hinted_consistency: None,
+            transactions: row.transactions,
+            hinted_transactions: TransactionSettings::default(),
             sees_own_writes: row.gtid_from_hostgroup.is_some(),
             log: row.log,
             error: row.error_msg.as_ref().map(|_| position),

@@ -1,6 +1,6 @@
 //! Declares the rows of the two tables, with ProxySQL's columns and defaults. `None` is NULL.
 
-use crate::{Consistency, Multiplex};
+use crate::{Consistency, Multiplex, TransactionSettings};
 
 /// A row of `mysql_query_rules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub struct QueryRule {
     pub multiplex: Option<Multiplex>,
     /// `weir_consistency` of attributes: how fresh its read has to be.
     pub consistency: Option<Consistency>,
+    /// `weir_replay` and `weir_commit_outcome` of attributes: what becomes of the transaction that it begins.
+    pub transactions: TransactionSettings,
     /// The statement's server must have what the session has written through that hostgroup.
     pub gtid_from_hostgroup: Option<u32>,
     /// Whether the statement is written to the events log; none: `eventslog_default_log` tells.
@@ -95,6 +97,7 @@ impl Default for QueryRule {
             ok_msg: None,
             multiplex: None,
             consistency: None,
+            transactions: TransactionSettings::default(),
             gtid_from_hostgroup: None,
             log: None,
             apply: false,

@@ -1,8 +1,8 @@
 //! The semantics of rules as tables: rows, statements, and decisions.
 
 use weir_routing::{
-    Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule, Router,
-    RoutingResult, Rules, Who,
+    CommitOutcome, Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule,
+    Router, RoutingResult, Rules, TransactionSettings, Who,
 };
 
 /// The `app` of the tests, on `shop` from 10.0.0.5 through 10.0.0.1:6033.
@@ -148,11 +148,24 @@ fn rules_are_looked_at_in_order_of_their_ids() {
 
 #[test]
 fn actions_add_up() {
+    let replays = |replays| TransactionSettings { replays: Some(replays), ..TransactionSettings::default() };
+    let marks = TransactionSettings { commit_outcome: Some(CommitOutcome::Marker), ..replays(true) };
     let rows = [
-        QueryRule { timeout_ms: Some(500), retries: Some(2), log: Some(false), ..to(1, 4) },
+        QueryRule {
+            timeout_ms: Some(500),
+            retries: Some(2),
+            log: Some(false),
+            transactions: marks,
+            ..to(1, 4)
+        },
         QueryRule { delay_ms: Some(7), multiplex: Some(Multiplex::Off), timeout_ms: Some(0), ..rule(2) },
         QueryRule { timeout_ms: Some(900), next_query_flag_in: Some(5), log: Some(true), ..rule(3) },
-        QueryRule { error_msg: text("no"), gtid_from_hostgroup: Some(8), ..rule(4) },
+        QueryRule {
+            error_msg: text("no"),
+            gtid_from_hostgroup: Some(8),
+            transactions: replays(false),
+            ..rule(4)
+        },
         QueryRule { ok_msg: text("fine"), apply: true, ..rule(5) },
         to(6, 9),
     ];
@@ -168,6 +181,8 @@ fn actions_add_up() {
         multiplex: Some(Multiplex::Off),
         consistency: None,
         hinted_consistency: None,
+        transactions: TransactionSettings { commit_outcome: Some(CommitOutcome::Marker), ..replays(false) },
+        hinted_transactions: TransactionSettings::default(),
         sees_own_writes: true,
         log: Some(true),
         error: Some(3),

@@ -45,7 +45,7 @@ pub use detail::{
 pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use digest::{Digest, DigestOptions, Digester};
 pub use lex::{Flaws, Lexer, Token, TokenKind};
-pub use scan::{CONSISTENCY, Several, TOKEN, kinds, scan};
+pub use scan::{COMMIT_OUTCOME, CONSISTENCY, OWN_VARIABLES, REPLAY, Several, TOKEN, kinds, scan};
 pub use secrets::{mask_literals, mask_secrets, speaks_of_secrets};
 pub use statement::{Access, Counts, Effects, Kind, Statement, Uses};
 pub use words::Word;

@@ -9,7 +9,7 @@ mod verb;
 
 pub use multi_statement::Several;
 pub(crate) use observe::is_session_track;
-pub use observe::{CONSISTENCY, TOKEN};
+pub use observe::{COMMIT_OUTCOME, CONSISTENCY, OWN_VARIABLES, REPLAY, TOKEN};
 pub(crate) use routine::{skip_body, skip_schedule};
 pub(crate) use set::{Item, ItemKind, items};
 pub(crate) use verb::created_object;

@@ -101,8 +101,8 @@ bitflags! {
         const XA = 1 << 23;
         /// Sets a variable that the next suitable statement uses up: insert_id, gtid_seq_no.
         const ONE_SHOT = 1 << 24;
-        /// Assigns a variable that is not the server's but a proxy's: `session_track_*`, or `weir_consistency` and
-        /// `weir_token` with whatever scope.
+        /// Assigns a variable that is not the server's but a proxy's: `session_track_*`, or one of
+        /// [`OWN_VARIABLES`](crate::OWN_VARIABLES) with whatever scope.
         const VIRTUAL_VARIABLE = 1 << 25;
         /// Sets session state whose value cannot be read back: rand_seed1, debug, a resource group.
         const UNREADABLE_VARIABLE = 1 << 26;
@@ -145,7 +145,7 @@ bitflags! {
         const CONNECTION_ID = 1 << 3;
         /// The diagnostics area: SHOW WARNINGS, SHOW ERRORS, GET DIAGNOSTICS, @@warning_count, @@error_count.
         const DIAGNOSTICS = 1 << 4;
-        /// Reads `@@session_track_*`, `@@weir_consistency` or `@@weir_token`.
+        /// Reads `@@session_track_*`, or one of [`OWN_VARIABLES`](crate::OWN_VARIABLES).
         const VIRTUAL_VARIABLE = 1 << 5;
         /// Mentions a user variable.
         const USER_VARIABLE = 1 << 6;

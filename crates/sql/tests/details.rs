@@ -241,6 +241,8 @@ fn places_of_substitutions() {
         "SELECT [@@weir_consistency], <@@session.Weir_Token> AS t, [@@local . `weir_token`], @@global.weir_consistency",
         "SET @x = <@@weir_token>, weir_token = 'w', @@weir_consistency = <@@weir_consistency>, @@session.weir_token := 'w'",
         "SELECT weir_token, @@weir_tokens, @weir_token",
+        "SET weir_replay = <@@weir_replay>, @@weir_commit_outcome = 'off', @x = <@@local.weir_commit_outcome>",
+        "SELECT [@@weir_replay], @@weir_replays, @@global.weir_commit_outcome",
         "KILL QUERY <CONNECTION_ID()>",
         "INSERT INTO t SELECT [CONNECTION_ID()] ON DUPLICATE KEY UPDATE a = 1, b = <ROW_COUNT()>",
         "CREATE TABLE t (a INT) AS SELECT [CONNECTION_ID()]",
@@ -264,7 +266,8 @@ fn places_of_substitutions() {
 #[test]
 fn substitutions_know_what_they_are() {
     let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA, @@session.warning_count, \
-                 @@Error_Count, @@pseudo_thread_id, @@Last_Gtid, @@weir_CONSISTENCY, @@weir_token";
+                 @@Error_Count, @@pseudo_thread_id, @@Last_Gtid, @@weir_CONSISTENCY, @@weir_token, @@Weir_Replay, \
+                 @@session.weir_commit_outcome";
     let found: Vec<What> = substitutions(text, dialect()).into_iter().map(|found| found.what).collect();
     let expected = [
         What::Function(SessionFunction::ConnectionId),
@@ -277,6 +280,8 @@ fn substitutions_know_what_they_are() {
         What::LastGtid,
         What::Consistency,
         What::CausalToken,
+        What::Replay,
+        What::CommitOutcome,
     ];
     assert_eq!(found, expected);
 }

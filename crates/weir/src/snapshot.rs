@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_config::{
-    CONSISTENCY_TIMEOUT_MS, CommitOutcome, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password,
-    Secret, TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
+    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password, Secret,
+    TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
 };
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
@@ -16,7 +16,7 @@ use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
     Account, Care, Health, History, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle, Users,
 };
-use weir_routing::Rules;
+use weir_routing::{CommitOutcome, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Flavour, Group, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 

@@ -35,6 +35,7 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("start.md", "-- a plain read", Place::Data),
     ("query-rules-routing.md", "/* hostgroup=10 */", Place::Data),
     ("gtids.md", "SELECT /* ;min_gtid=", Place::Data),
+    ("replay-settings.md", "SET weir_replay = ON", Place::Data),
     ("admin-commands.md", "WEIR SWITCHOVER", Place::Admin),
     ("scheduler.md", "INSERT INTO scheduler", Place::Admin),
     ("consistency.md", "SELECT * FROM stats_weir_reads", Place::Admin),

@@ -1,6 +1,6 @@
 //! Declares `mysql_hostgroup_attributes` and `weir_hostgroups`: what holds for all servers of a hostgroup.
 
-use weir_routing::Consistency;
+use weir_routing::{CommitOutcome, Consistency};
 
 use crate::field::fields::Fields;
 use crate::value::statements;
@@ -76,16 +76,6 @@ pub enum ReadPreference {
     Spread,
     /// Wherever its answer is expected first.
     Fastest,
-}
-
-/// How the end of a COMMIT is found out whose answer is lost with its server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CommitOutcome {
-    /// Not at all: its client is told that nobody knows.
-    #[default]
-    Off,
-    /// The transaction has a row of `weir.outcomes`, for which the next writer is asked.
-    Marker,
 }
 
 /// `init_connect`, of a hostgroup or for all.

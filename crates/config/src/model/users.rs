@@ -1,6 +1,6 @@
 //! Declares a row of `mysql_users`. Every value in it has been checked.
 
-use weir_routing::Consistency;
+use weir_routing::{Consistency, TransactionSettings};
 
 use crate::report::place::Keyed;
 use crate::value::password::{Password, Secret};
@@ -32,6 +32,8 @@ pub struct MysqlUser {
     pub default_isolation: Option<IsolationLevel>,
     /// `weir_consistency` of its attributes: how fresh the reads of its sessions have to be.
     pub consistency: Option<Consistency>,
+    /// `weir_replay` and `weir_commit_outcome` of its attributes: what becomes of its sessions' transactions.
+    pub transactions: TransactionSettings,
     /// `additional_password` of its attributes: clients may log in with this one, too.
     pub additional_password: Option<Secret>,
     /// The most clients of this account at a time, default 10000.

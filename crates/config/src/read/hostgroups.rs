@@ -1,11 +1,9 @@
 //! Reads the rows of what is said of hostgroups.
 
 use crate::field::fields::{Fields, Row};
-use weir_routing::Consistency;
+use weir_routing::{CommitOutcome, Consistency};
 
-use crate::model::hostgroups::{
-    Balancing, CommitOutcome, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect,
-};
+use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::COMMENT_CHARS_MAX;
@@ -59,7 +57,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let deadlock_retries = f.number("deadlock_retries");
     let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
     let commit_outcome =
-        word(&mut f, "commit_outcome", &[("off", CommitOutcome::Off), ("marker", CommitOutcome::Marker)]);
+        word(&mut f, "commit_outcome", &CommitOutcome::ALL.map(|outcome| (outcome.as_str(), outcome)));
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {

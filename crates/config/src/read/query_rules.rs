@@ -1,7 +1,11 @@
 //! Reads the rows of `[[mysql_query_rules]]` and `[[mysql_query_rules_fast_routing]]`.
 
 use serde::Deserialize;
-use weir_routing::{Consistency, FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule};
+use serde_json::Value;
+use weir_routing::{
+    CommitOutcome, Consistency, FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule,
+    TransactionSettings,
+};
 
 use crate::field::fields::{Fields, Row};
 use crate::report::error::Report;
@@ -95,11 +99,9 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
     rule.apply = f.flag("apply");
     if let Some(text) =
         f.optional_text("attributes", ATTRIBUTES_CHARS_MAX).filter(|text| !text.trim().is_empty())
+        && let Err(fault) = attributes(rule, &text)
     {
-        match attributes(&text) {
-            Ok((flag_outs, consistency)) => (rule.flag_outs, rule.consistency) = (flag_outs, consistency),
-            Err(fault) => f.refuse("attributes", fault),
-        }
+        f.refuse("attributes", fault);
     }
 }
 
@@ -111,13 +113,15 @@ fn hash(text: &str) -> Option<u64> {
 }
 
 /// `{"flagOUTs":[{"id":1,"weight":9},{"id":2}], "weir_consistency":"global"}`
-fn attributes(text: &str) -> Result<(Vec<FlagWeight>, Option<Consistency>), String> {
+fn attributes(rule: &mut QueryRule, text: &str) -> Result<(), String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Attributes {
         #[serde(rename = "flagOUTs", default)]
         flag_outs: Vec<Branch>,
         weir_consistency: Option<String>,
+        weir_replay: Option<Value>,
+        weir_commit_outcome: Option<String>,
     }
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -137,10 +141,15 @@ fn attributes(text: &str) -> Result<(Vec<FlagWeight>, Option<Consistency>), Stri
     if attributes.flag_outs.iter().any(|branch| branch.id > INT_MAX || branch.weight > INT_MAX) {
         return Err(format!("an id or a weight is out of range (0..{INT_MAX})"));
     }
-    let consistency = attributes.weir_consistency.map(|word| consistency(&word)).transpose()?;
+    rule.consistency = attributes.weir_consistency.map(|word| consistency(&word)).transpose()?;
+    rule.transactions = TransactionSettings {
+        replays: attributes.weir_replay.map(|value| replays(&value)).transpose()?,
+        commit_outcome: attributes.weir_commit_outcome.map(|word| commit_outcome(&word)).transpose()?,
+    };
     let flag_outs =
         attributes.flag_outs.iter().map(|branch| FlagWeight { id: branch.id, weight: branch.weight });
-    Ok((flag_outs.collect(), consistency))
+    rule.flag_outs = flag_outs.collect();
+    Ok(())
 }
 
 /// The attribute `weir_consistency`, of a rule or a user.
@@ -150,8 +159,28 @@ pub(crate) fn consistency(word: &str) -> Result<Consistency, String> {
         .ok_or_else(|| format!("{CONSISTENCY}: {}", unknown_word(&quotable(word), &WORDS)))
 }
 
-/// Its name.
+/// The attribute `weir_replay`: a word, or one of JSON's own values.
+pub(crate) fn replays(value: &Value) -> Result<bool, String> {
+    let word = match value {
+        Value::Bool(replays) => return Ok(*replays),
+        Value::String(word) => word.clone(),
+        other => other.to_string(),
+    };
+    TransactionSettings::replays_of_word(word.as_bytes())
+        .ok_or_else(|| format!("{REPLAY}: {}", unknown_word(&quotable(&word), &["on", "off"])))
+}
+
+/// The attribute `weir_commit_outcome`.
+pub(crate) fn commit_outcome(word: &str) -> Result<CommitOutcome, String> {
+    let words = CommitOutcome::ALL.map(CommitOutcome::as_str);
+    CommitOutcome::of_word(word.as_bytes())
+        .ok_or_else(|| format!("{COMMIT_OUTCOME}: {}", unknown_word(&quotable(word), &words)))
+}
+
+/// Their names.
 pub(crate) const CONSISTENCY: &str = "weir_consistency";
+pub(crate) const REPLAY: &str = "weir_replay";
+pub(crate) const COMMIT_OUTCOME: &str = "weir_commit_outcome";
 
 /// What a parser says may quote the text.
 fn quotable_line(fault: &str) -> String {

@@ -1,11 +1,11 @@
 //! Reads `mysql_users.attributes`: a JSON object of what has no column of its own.
 
 use serde_json::Value;
-use weir_routing::Consistency;
+use weir_routing::{Consistency, TransactionSettings};
 
 use crate::field::fields::Fields;
 use crate::model::users::IsolationLevel;
-use crate::read::query_rules::{CONSISTENCY, consistency};
+use crate::read::query_rules::{COMMIT_OUTCOME, CONSISTENCY, REPLAY, commit_outcome, consistency, replays};
 use crate::value::password::{Password, Secret};
 use crate::value::suggest::quotable;
 
@@ -25,6 +25,8 @@ pub(crate) struct UserAttributes {
     pub additional_password: Option<Secret>,
     /// How fresh the reads of its sessions have to be.
     pub consistency: Option<Consistency>,
+    /// What becomes of its sessions' transactions.
+    pub transactions: TransactionSettings,
 }
 
 /// Reads the attributes of a user with this password.
@@ -46,22 +48,26 @@ fn parse(text: &str, password: &Password) -> Result<UserAttributes, String> {
         match name.as_str() {
             ISOLATION => read.isolation = Some(isolation_level(value)?),
             ADDITIONAL_PASSWORD => read.additional_password = Some(additional_password(value, password)?),
-            CONSISTENCY => {
-                let word = value.as_str().ok_or_else(|| format!("{name} is not a string"))?;
-                read.consistency = Some(consistency(word)?);
-            }
+            CONSISTENCY => read.consistency = Some(consistency(word(name, value)?)?),
+            REPLAY => read.transactions.replays = Some(replays(value)?),
+            COMMIT_OUTCOME => read.transactions.commit_outcome = Some(commit_outcome(word(name, value)?)?),
             SPIFFE_ID => {
                 return Err(format!("{name} is not built yet: Weir asks clients for no certificate"));
             }
             name => {
                 let name = quotable(name);
                 return Err(format!(
-                    "unknown attribute \"{name}\", there are {ISOLATION}, {ADDITIONAL_PASSWORD} and {CONSISTENCY}"
+                    "unknown attribute \"{name}\", there are {ISOLATION}, {ADDITIONAL_PASSWORD}, {CONSISTENCY}, {REPLAY} \
+                     and {COMMIT_OUTCOME}"
                 ));
             }
         }
     }
     Ok(read)
+}
+
+fn word<'v>(name: &str, value: &'v Value) -> Result<&'v str, String> {
+    value.as_str().ok_or_else(|| format!("{name} is not a string"))
 }
 
 /// Both passwords in clear text: whichever a client has shown, servers are shown the first.

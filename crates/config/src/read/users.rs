@@ -48,6 +48,7 @@ pub(crate) fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         transaction_persistent,
         default_isolation: attributes.isolation,
         consistency: attributes.consistency,
+        transactions: attributes.transactions,
         additional_password: attributes.additional_password,
         max_connections,
         comment,

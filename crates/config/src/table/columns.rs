@@ -197,7 +197,7 @@ const MYSQL_USERS: &[Column] = &[
     flag("backend", 1, "").one_value(),
     flag("frontend", 1, "").one_value(),
     count("max_connections", 10_000, "maximum number of clients logged in as this user; further ones get error 1226").takes(0, 1_000_000),
-    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object. `{\"default-transaction_isolation\": \"READ COMMITTED\"}`: the isolation level of its sessions, at the login and after a reset. `{\"additional_password\": \"old\"}`: clients may also log in with this password, for instance while it is being changed. Both must be in clear text; Weir uses `password` at servers. `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the reads of its sessions have to be. `spiffe_id` is not built: Weir asks clients for no certificate"),
+    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object. `{\"default-transaction_isolation\": \"READ COMMITTED\"}`: the isolation level of its sessions, at the login and after a reset. `{\"additional_password\": \"old\"}`: clients may also log in with this password, for instance while it is being changed. Both must be in clear text; Weir uses `password` at servers. `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the reads of its sessions have to be. `{\"weir_replay\": \"on\", \"weir_commit_outcome\": \"marker\"}`: what becomes of [its transactions](replay-settings.md). `spiffe_id` is not built: Weir asks clients for no certificate"),
     text("comment", "for you"),
 ];
 
@@ -236,7 +236,7 @@ const MYSQL_QUERY_RULES: &[Column] = &[
     sql("gtid_from_hostgroup", "INT UNSIGNED", "the statement runs only where the session's last write through this hostgroup is: its [level](gtids.md#gtid_from_hostgroup) is at least `session`").takes(0, INT_MAX),
     sql("log", "INT CHECK (log IN (0,1))", "whether to write the statement into the [events log](logs.md)").takes(0, 1),
     flag("apply", 0, "ends the evaluation"),
-    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object: `flagOUTs` picks a flag at random, by weight; `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the read has to be"),
+    sql("attributes", "VARCHAR CHECK (attributes = '' OR JSON_VALID(attributes)) NOT NULL DEFAULT ''", "a JSON object: `flagOUTs` picks a flag at random, by weight; `{\"weir_consistency\": \"global\"}`: how [fresh](consistency.md) the read has to be; `{\"weir_replay\": \"on\", \"weir_commit_outcome\": \"marker\"}`: what becomes of [the transaction](replay-settings.md) that it begins"),
     any_text("comment", "for you"),
 ];
 

@@ -1,7 +1,7 @@
 //! Checks rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a
 //! correct row becomes.
 
-use weir_routing::{FlagWeight, HintOrder, Multiplex};
+use weir_routing::{CommitOutcome, FlagWeight, HintOrder, Multiplex, TransactionSettings};
 
 use super::*;
 
@@ -46,11 +46,19 @@ fn faults_of_query_rules() {
         ("log = 2", "log: 2 is neither true nor false"),
         (
             "attributes = '{\"flagOUT\":[]}'",
-            "attributes: is not understood: unknown field `flagOUT`, expected `flagOUTs` or `weir_consistency` at line 1 column 10",
+            "attributes: is not understood: unknown field `flagOUT`, expected one of `flagOUTs`, `weir_consistency`, `weir_replay`, `weir_commit_outcome` at line 1 column 10",
         ),
         (
             "attributes = '{\"flagOUTs\":[{\"weight\":1}]}'",
             "attributes: is not understood: missing field `id` at line 1 column 25",
+        ),
+        (
+            "attributes = '{\"weir_replay\":\"yes\"}'",
+            "attributes: weir_replay: unknown word \"yes\" (one of: on, off)",
+        ),
+        (
+            "attributes = '{\"weir_commit_outcome\":\"none\"}'",
+            "attributes: weir_commit_outcome: unknown word \"none\" (one of: off, marker)",
         ),
         ("attributes = '{'", "attributes: is not understood: EOF while parsing an object at line 1 column 1"),
     ] {
@@ -144,7 +152,8 @@ fn a_whole_rule() {
          match_pattern = '(\\d+)'\nre_modifiers = \"global, caseless\"\nflagOUT = 4\nreplace_pattern = '\\1'\n\
          destination_hostgroup = 0\ntimeout = 500\nretries = 2\ndelay = 10\nnext_query_flagIN = 5\n\
          error_msg = \"no\"\nOK_msg = \"yes\"\nmultiplex = 0\nlog = 0\napply = 1\n\
-         attributes = '{{\"flagOUTs\":[{{\"id\":8,\"weight\":3}},{{\"id\":9}}]}}'\ncomment = \"c\"\n\
+         attributes = '{{\"flagOUTs\":[{{\"id\":8,\"weight\":3}},{{\"id\":9}}],\
+         \"weir_replay\":true,\"weir_commit_outcome\":\"marker\"}}'\ncomment = \"c\"\n\
          [[mysql_query_rules]]\nre_modifiers = \"\"\n\
          [mysql_variables]\nquery_processor_iterations = 2\nquery_processor_first_comment_parsing = 1\n\
          default_query_delay = 5\n"
@@ -161,6 +170,9 @@ fn a_whole_rule() {
     assert_eq!((rule.error_msg.as_deref(), rule.ok_msg.as_deref()), (Some("no"), Some("yes")));
     assert_eq!(rule.multiplex, Some(Multiplex::Off));
     assert_eq!(rule.flag_outs, [FlagWeight { id: 8, weight: 3 }, FlagWeight { id: 9, weight: 1 }]);
+    let transactions =
+        TransactionSettings { replays: Some(true), commit_outcome: Some(CommitOutcome::Marker) };
+    assert_eq!((rule.transactions, last.transactions), (transactions, TransactionSettings::default()));
     let options = config.rule_options();
     assert_eq!((options.iterations, options.hint_order), (2, HintOrder::Before));
     assert_eq!(config.variables.default_query_delay, Duration::from_millis(5));

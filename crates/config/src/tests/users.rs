@@ -1,5 +1,7 @@
 //! Checks users.
 
+use weir_routing::{CommitOutcome, TransactionSettings};
+
 use super::*;
 
 #[test]
@@ -42,8 +44,21 @@ fn faults_of_users() {
         ("attributes = '[]'", "attributes: is not a JSON object"),
         (
             "attributes = '{\"isolation\":1}'",
-            "attributes: unknown attribute \"isolation\", there are default-transaction_isolation, additional_password and weir_consistency",
+            "attributes: unknown attribute \"isolation\", there are default-transaction_isolation, additional_password, weir_consistency, weir_replay and weir_commit_outcome",
         ),
+        (
+            "attributes = '{\"weir_replay\":2}'",
+            "attributes: weir_replay: unknown word \"2\" (one of: on, off)",
+        ),
+        (
+            "attributes = '{\"weir_replay\":\"offf\"}'",
+            "attributes: weir_replay: unknown word \"offf\", did you mean \"off\"?",
+        ),
+        (
+            "attributes = '{\"weir_commit_outcome\":\"markers\"}'",
+            "attributes: weir_commit_outcome: unknown word \"markers\", did you mean \"marker\"?",
+        ),
+        ("attributes = '{\"weir_commit_outcome\":1}'", "attributes: weir_commit_outcome is not a string"),
         (
             "attributes = '{\"spiffe_id\":\"spiffe://a/b\"}'",
             "attributes: spiffe_id is not built yet: Weir asks clients for no certificate",
@@ -94,4 +109,19 @@ fn faults_of_users() {
         messages(&format!("{SERVER}{USER}use_ssl = 1\n[mysql_variables]\nhave_ssl = 0")),
         ["weir.toml:4: mysql_users[0].use_ssl: no client could log in: mysql_variables.have_ssl is false"]
     );
+}
+
+#[test]
+fn what_becomes_of_a_users_transactions() {
+    for (attributes, replays, commit_outcome) in [
+        ("", None, None),
+        (r#"{"weir_replay":"on"}"#, Some(true), None),
+        (r#"{"weir_replay":false,"weir_commit_outcome":"Marker"}"#, Some(false), Some(CommitOutcome::Marker)),
+        (r#"{"weir_replay":1,"weir_commit_outcome":"off"}"#, Some(true), Some(CommitOutcome::Off)),
+    ] {
+        let text = format!("{SERVER}{USER}attributes = '{attributes}'\n");
+        let config = parse(&text, "weir.toml").expect("a correct file");
+        let expected = TransactionSettings { replays, commit_outcome };
+        assert_eq!(config.users[0].transactions, expected, "{attributes}");
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) fn variable(value: impl Display) -> String {
     format!("NULLIF({value}|0,-1)")
 }
 
-/// `@@weir_consistency` and `@@weir_token`: text in the character set of system variables, which may be null. Letters, digits and
+/// `@@weir_consistency` and the like: text in the character set of system variables, which may be null. Letters, digits and
 /// hyphens are kept.
 pub(crate) fn own_variable(value: Option<impl Display>) -> String {
     let Some(value) = value else { return "CONVERT(NULL USING utf8mb3)".to_owned() };

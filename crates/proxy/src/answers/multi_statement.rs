@@ -20,6 +20,8 @@ pub(crate) fn is_known_before(place: &Substitution) -> bool {
         | What::LastGtid
         | What::Consistency
         | What::CausalToken
+        | What::Replay
+        | What::CommitOutcome
         | What::SessionTrackVariable(_) => true,
     }
 }

@@ -1,5 +1,6 @@
-//! Answers `SET session_track_...` for a client. The statement never reaches a server, where tracking is Weir's. Nor does
-//! `SET weir_consistency` or `SET weir_token`, which servers do not know.
+//! Answers `SET session_track_...` for a client. The statement never reaches a server, where tracking is Weir's. Nor does a
+//! SET of Weir's own variables (`weir_consistency`, `weir_token`, `weir_replay`, `weir_commit_outcome`), which servers do not
+//! know.
 //!
 //! ```text
 //! parts ──► Values ──► Names ──► the rest of the list ──► OK
@@ -16,7 +17,10 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
 use weir_session::pin::Pins;
 use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
-use weir_sql::{Assignment, CONSISTENCY, Dialect, Effects, Family, Kind, Scope, Statement, TOKEN, literal};
+use weir_sql::{
+    Assignment, COMMIT_OUTCOME, Dialect, Effects, Family, Kind, OWN_VARIABLES, REPLAY, Scope, Statement,
+    literal,
+};
 
 use crate::answers::own_replies::Outcome;
 use crate::context::Context;
@@ -24,8 +28,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::session::Session;
 use crate::session::execution::Ending;
-use crate::session::freshness::{BadFreshness, FreshnessSettings};
-use crate::session::tracking::{Before, Item, Tracking};
+use crate::session::tracking::{Before, Item, OwnSettings, Tracking};
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =
@@ -121,13 +124,12 @@ fn assign(
     ctx: &Context,
     session: &Session,
     preferences: &mut TrackPreferences,
-    freshness: &mut FreshnessSettings,
+    own: &mut OwnSettings,
     item: &Item,
 ) -> Result<(), (ServerError, String)> {
     let value = item.value.as_ref().unwrap_or(&Given::Other);
     if is_weirs(&item.name) {
-        let assigned = session.assign_freshness(ctx, freshness, &item.name, value);
-        return assigned.map_err(|error| (error.code(), error.to_string()));
+        return session.assign_own(ctx, own, &item.name, value);
     }
     let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
     preferences.assign(&item.name, value, is_variable).map_err(|error| {
@@ -143,7 +145,23 @@ fn assign(
 
 /// Whether only Weir has a variable of this name, which is in small letters.
 fn is_weirs(name: &str) -> bool {
-    [CONSISTENCY, TOKEN].contains(&name)
+    OWN_VARIABLES.contains(&name)
+}
+
+/// ER_LOCAL_VARIABLE.
+const LOCAL_VARIABLE: ServerError = ServerError { code: 1228, sqlstate: *b"HY000" };
+
+/// Why SET GLOBAL and SET PERSIST can't have such a variable.
+fn not_global(name: &str) -> String {
+    let column = match name {
+        REPLAY => "transaction_replay_max_bytes",
+        COMMIT_OUTCOME => "commit_outcome",
+        _ => "consistency",
+    };
+    format!(
+        "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL: what holds for all sessions is in \
+         weir_hostgroups.{column}, on the admin port"
+    )
 }
 
 /// The payloads of whole packets.
@@ -183,8 +201,7 @@ impl Pools {
             let is_own = !part.user_variable && is_weirs(&part.name);
             let is_sessions = matches!(part.scope, Scope::Session | Scope::Unscoped);
             if is_own && !is_sessions {
-                let error = BadFreshness::Global(part.name.clone());
-                self.reply_error(ctx, session, error.code(), &error.to_string());
+                self.reply_error(ctx, session, LOCAL_VARIABLE, &not_global(&part.name));
                 return Outcome::Answered;
             }
             let is_track = !part.user_variable && part.name.starts_with("session_track_") && is_sessions;
@@ -275,9 +292,9 @@ impl Pools {
             self.reply_error(ctx, session, NOT_IN_TRANSACTION, &message);
             return Outcome::Answered;
         }
-        let mut freshness = session.freshness.settings();
+        let mut own = session.own_settings();
         for item in &tracking.items {
-            if let Err((code, message)) = assign(ctx, session, &mut preferences, &mut freshness, item) {
+            if let Err((code, message)) = assign(ctx, session, &mut preferences, &mut own, item) {
                 self.reply_error(ctx, session, code, &message);
                 return Outcome::Answered;
             }
@@ -286,11 +303,11 @@ impl Pools {
         let tracks = preferences.own_tracks(names);
         let rest =
             tracking.rest.take().map(|rest| self.substituted(ctx, session, &rest, false).unwrap_or(rest));
-        let before = Before { track: session.track.clone(), freshness: session.freshness.settings() };
+        let before = Before { track: session.track.clone(), own: session.own_settings() };
         if tracking.items.iter().any(|item| !is_weirs(&item.name)) {
             session.track = Some(Box::new(preferences));
         }
-        session.freshness.set(freshness);
+        session.set_own(own);
         let Some(rest) = rest else {
             session.diagnostics.row_count = 0;
             session.reply_ok_with(ctx, &tracks);

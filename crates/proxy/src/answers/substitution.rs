@@ -97,6 +97,10 @@ impl Pools {
                 literals::gtid(&diagnostics.last_gtid)
             }
             What::Consistency => literals::own_variable(Some(session.default_consistency(ctx).as_str())),
+            What::Replay => {
+                literals::own_variable(Some(if session.default_replay(ctx) { "ON" } else { "OFF" }))
+            }
+            What::CommitOutcome => literals::own_variable(Some(session.default_commit_outcome(ctx).as_str())),
             What::CausalToken => {
                 // Executions, statements before it in the text and the statement itself may write, or show more than has
                 // been seen.

@@ -3,6 +3,8 @@
 
 use crate::context::Context;
 use crate::keys::Nanos;
+use crate::pool::pools::Pools;
+use crate::session::Session;
 
 /// A server that refuses is named in the log so often at most.
 const WARN_EVERY_NS: Nanos = 60_000_000_000;
@@ -38,6 +40,33 @@ impl OutcomeRows {
             self.warned_at = Some(now);
         }
         is_due
+    }
+}
+
+/// Logs that are kept for the next transactions of a worker.
+const SPARE_LOGS_MAX: usize = 64;
+
+impl Pools {
+    /// A session's transaction is over, or lost. Its row goes to the next one, unless a server may still have the transaction that
+    /// has written it.
+    pub(crate) fn end_log(&mut self, session: &mut Session) {
+        session.transaction.is_unlogged = false;
+        if let Some(mut log) = session.transaction.log.take() {
+            self.outcomes.free.extend(log.outcome_slot.filter(|_| log.marker.is_none()));
+            log.clear();
+            if self.spare_logs.len() < SPARE_LOGS_MAX {
+                self.spare_logs.push(log);
+            }
+        }
+    }
+}
+
+impl Session {
+    /// The server has answered the end of its transaction: the row is free.
+    pub(crate) fn free_outcome_row(&mut self) {
+        if let Some(log) = &mut self.transaction.log {
+            log.marker = None;
+        }
     }
 }
 

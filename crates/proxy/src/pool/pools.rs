@@ -47,8 +47,6 @@ pub(crate) struct Pools {
     pub wait_limits: WaitLimits,
     /// Some hostgroup has a retry buffer.
     pub buffers_results: bool,
-    /// Some hostgroup has its transactions run again, or mark their COMMITs.
-    pub keeps_logs: bool,
     /// Logs of transactions that are over, for the next ones.
     #[expect(clippy::vec_box, reason = "sessions get them in their boxes, so that none is made")]
     pub spare_logs: Vec<Box<TransactionLog>>,
@@ -74,7 +72,6 @@ impl Pools {
             spare_logs: Vec::new(),
             outcomes: OutcomeRows::default(),
             buffers_results: false,
-            keeps_logs: false,
         }
     }
 }

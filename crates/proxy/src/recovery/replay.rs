@@ -145,6 +145,8 @@ impl Session {
                 Some(_) => Inquiry::Begin,
             };
             if inquiry == Inquiry::None {
+                // A server may still have the row that it has written.
+                log.outcome_slot = log.outcome_slot.filter(|_| log.marker.is_none());
                 log.marker = None;
             }
             let replay = Replay { inquiry, ..Replay::default() };
@@ -264,11 +266,15 @@ impl Session {
 
     /// The same where its server is lost: a COMMIT of what has been changed may have been carried out.
     pub(crate) fn is_wrapped_write_undone(&self) -> bool {
-        let log = self.transaction.log.as_ref();
-        let may_be_committed = log.is_some_and(|log| {
-            log.has_written && log.wrapped.as_ref().is_some_and(|wrapped| wrapped.is_commit_sent)
-        });
-        self.may_write_begin_anew() && !may_be_committed
+        let is_commit_sent = self.wrapped_write().is_some_and(|wrapped| wrapped.is_commit_sent);
+        self.may_write_begin_anew() && !(is_commit_sent && self.has_changed_rows())
+    }
+
+    /// Whether its wrapped write has changed anything.
+    pub(crate) fn has_changed_rows(&self) -> bool {
+        let Some(log) = &self.transaction.log else { return false };
+        let ok = log.wrapped.as_ref().and_then(|wrapped| wrapped.ok.as_ref());
+        log.has_written || ok.is_some_and(|ok| ok.affected_rows > 0)
     }
 
     /// Whether it may run again behind its transaction.

@@ -79,12 +79,6 @@ pub(crate) enum BadFreshness {
     /// A token is a string.
     #[error("Incorrect argument type to variable 'weir_token'")]
     TokenType,
-    /// SET GLOBAL, or PERSIST.
-    #[error(
-        "Variable '{0}' is a SESSION variable and can't be used with SET GLOBAL: what holds for all sessions is in \
-             weir_hostgroups.consistency, on the admin port"
-    )]
-    Global(String),
 }
 
 impl BadFreshness {
@@ -94,13 +88,9 @@ impl BadFreshness {
             Self::Level(_) => error::WRONG_VALUE_FOR_VAR,
             Self::Token { .. } => BadToken::CODE,
             Self::TokenType => error::WRONG_TYPE_FOR_VAR,
-            Self::Global(_) => LOCAL_VARIABLE,
         }
     }
 }
-
-/// ER_LOCAL_VARIABLE.
-const LOCAL_VARIABLE: ServerError = ServerError { code: 1228, sqlstate: *b"HY000" };
 
 /// The words that a level has, for messages.
 fn words() -> String {
@@ -243,7 +233,8 @@ impl Session {
     }
 }
 
-fn shown(value: &Given) -> String {
+/// A value as messages show it, not all of a long one.
+pub(crate) fn shown(value: &Given) -> String {
     let shown = value.shown();
     let end = shown.char_indices().nth(SHOWN_CHARS_MAX).map_or(shown.len(), |(at, _)| at);
     shown[..end].to_owned()

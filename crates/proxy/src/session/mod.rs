@@ -9,7 +9,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_routing::Decision;
+use weir_routing::{Decision, TransactionSettings};
 use weir_session::defaults::Defaults;
 use weir_session::login::Channel;
 use weir_session::pin::{PinBoard, Pins};
@@ -54,6 +54,7 @@ pub(crate) mod text;
 pub(crate) mod tracked;
 pub(crate) mod tracking;
 pub(crate) mod transaction_log;
+pub(crate) mod transaction_settings;
 pub(crate) mod upload;
 
 /// A client connection with its tracked state.
@@ -204,6 +205,10 @@ pub(crate) struct Transaction {
     pub is_read_only: bool,
     /// SET TRANSACTION READ ONLY, which no server knows of yet.
     pub is_next_read_only: bool,
+    /// The open transaction has begun without a log, and gets none in its middle.
+    pub is_unlogged: bool,
+    /// What its SETs say of its next transactions.
+    pub own: TransactionSettings,
     /// When the open transaction began.
     pub since: Nanos,
     /// What it has done, where it may run again on another server.
@@ -279,6 +284,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1096, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1104, "{} bytes", size_of::<Session>());
     }
 }

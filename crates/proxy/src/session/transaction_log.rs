@@ -36,6 +36,10 @@ pub(crate) struct TransactionLog {
     pub attempts: u8,
     /// Where it was begun.
     pub hostgroup: u32,
+    /// How long it may become, as was said when it was begun; 0: the transaction does not run again.
+    pub bytes_max: usize,
+    /// The transaction writes a row of its own in front of its COMMIT, as was said when it was begun.
+    pub marks_commits: bool,
     /// It has changed rows that are undone with it.
     pub has_written: bool,
     /// A statement of it may have changed anything.
@@ -192,7 +196,7 @@ pub(crate) enum Obstacle {
     SeveralIds,
     /// Its isolation level, or its access mode, was announced by a statement before it.
     Announced,
-    /// It is longer than `transaction_replay_max_bytes`.
+    /// It is longer than its log may become.
     TooLong,
     /// Its client had a part of an answer.
     HalfAnswered,
@@ -211,7 +215,7 @@ impl Obstacle {
             Self::EarlierStatement => "it used what an earlier statement had left",
             Self::SeveralIds => "it had several AUTO_INCREMENT values given by one statement",
             Self::Announced => "SET TRANSACTION stood in front of it",
-            Self::TooLong => "it is longer than transaction_replay_max_bytes",
+            Self::TooLong => "it is longer than its log may be (transaction_replay_max_bytes, weir_replay)",
             Self::HalfAnswered => "a part of an answer had been sent",
             Self::TooManyAttempts => "it was lost again and again",
             Self::Different => "a statement had another answer when it was run again",
@@ -233,6 +237,7 @@ impl TransactionLog {
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
         (self.has_written, self.may_have_written) = (false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
+        (self.bytes_max, self.marks_commits) = (0, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 use weir_protocol::charset::{self, Collation};
+use weir_routing::TransactionSettings;
 use weir_session::pin::Pins;
 use weir_session::state::State;
 
@@ -88,6 +89,7 @@ impl Pools {
         session.prepared.long_data_bytes = 0;
         session.track = None;
         session.freshness.begin();
+        session.transaction.own = TransactionSettings::default();
         session.diagnostics.last_insert_id = 0;
         session.diagnostics.last_gtid = String::new();
         session.diagnostics.is_insert_id_lost = false;

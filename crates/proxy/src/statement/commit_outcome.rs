@@ -19,6 +19,7 @@
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::status::StatusFlags;
+use weir_routing::CommitOutcome;
 
 use crate::keys::ConnectionKey;
 use crate::pool::outcome_rows::{bar_of, draw_marker, put_row};
@@ -47,10 +48,16 @@ impl Pools {
         if session.is_bound() || session.stay.detour.is_some() {
             return false;
         }
-        // Where the transaction is, whatever a rule says of its COMMIT.
-        let begun_in = session.transaction.log.as_ref().map(|log| log.hostgroup);
-        let group = self.groups.get(&begun_in.unwrap_or(session.execution.hostgroup));
-        group.is_some_and(|group| group.marks_commits && group.reader_hostgroup.is_some())
+        // As was decided when the transaction began, whatever a rule says of its COMMIT.
+        if let Some(log) = &session.transaction.log {
+            return log.marks_commits;
+        }
+        let group = self.groups.get(&session.execution.hostgroup);
+        let group = group.filter(|group| group.reader_hostgroup.is_some());
+        group.is_some_and(|group| match session.said_of_transaction().commit_outcome {
+            Some(outcome) => outcome == CommitOutcome::Marker,
+            None => group.marks_commits,
+        })
     }
 }
 
@@ -217,16 +224,17 @@ impl Work<'_> {
     fn was_committed(&mut self, key: ConnectionKey) {
         self.ctx.statistics.totals.outcomes_committed += 1;
         tracing::debug!(session = self.session.id, "a COMMIT whose answer was lost had been carried out");
+        // It was in the answer; an older one is not its own.
+        self.session.diagnostics.last_gtid.clear();
         if self.session.is_wrapped() {
             return match self.tell_of_write(&[]) {
                 Ok(()) => self.finish(key),
                 Err(_) => self.close_session(),
             };
         }
+        self.session.free_outcome_row();
         self.forget_transaction();
         let session = &mut *self.session;
-        // It was in the answer; an older one is not its own.
-        session.diagnostics.last_gtid.clear();
         session.execution.reply.is_answering = true;
         session.execution.ending =
             Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
@@ -243,6 +251,11 @@ impl Work<'_> {
         self.note_replay(|replay| replay.inquiry = Inquiry::None);
         self.session.execution.tries.is_sent = false;
         if self.session.is_wrapped() {
+            // What a table without transactions has got of it is still there.
+            let obstacle = self.session.transaction.log.as_ref().and_then(|log| log.obstacle());
+            if let Some(obstacle) = obstacle {
+                return self.lose_transaction(Some(key), obstacle);
+            }
             self.unwrap_write();
             return self.prepare_connection(key);
         }

@@ -11,7 +11,6 @@ use crate::server::errors::LEASE_LOST;
 use crate::session::execution::Lost;
 use crate::session::infile::Infile;
 use crate::session::phase::Phase;
-use crate::session::retained::Retained;
 use crate::work::Work;
 
 /// By then the worker has heard of all connections that were lost at the same time.
@@ -94,17 +93,6 @@ impl Work<'_> {
         if self.session.is_wrapped() {
             self.unwrap_write();
         }
-    }
-
-    /// What only the lease knew is lost, also where another connection still knows something of its session.
-    pub(crate) fn lose_what_lease_knew(&mut self) {
-        let Some(other) = self.session.diagnostics.retained_on else { return };
-        let known = self.pools.connections.get(other).and_then(|other| other.traces.retained_for);
-        let known = known.filter(|mark| mark.socket == self.session.socket);
-        let known = known.map_or(Retained::empty(), |mark| mark.what);
-        let diagnostics = &mut self.session.diagnostics;
-        diagnostics.lose(diagnostics.retained - known);
-        diagnostics.retained &= known;
     }
 
     /// Tells a client that its statement's connection is gone.

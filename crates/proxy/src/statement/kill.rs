@@ -24,9 +24,12 @@ impl Work<'_> {
     /// Ends a statement that was killed, or whose time was up, before it had gone out.
     pub(crate) fn is_killed_before_sent(&mut self, key: ConnectionKey) -> bool {
         let execution = &self.session.execution;
-        if execution.tries.is_sent || !(execution.kill.is_killed_unsent || execution.kill.deadline_passed) {
+        let is_killed = execution.kill.is_killed_unsent || execution.kill.deadline_passed;
+        // A COMMIT that was sent is not undone by that, and it is about to be known what has become of it.
+        if execution.tries.is_sent || !is_killed || self.session.awaits_outcome() {
             return false;
         }
+        let socket = self.pools.connections[key].socket;
         self.pools.reply_error(
             self.ctx,
             self.session,
@@ -34,7 +37,9 @@ impl Work<'_> {
             "Query execution was interrupted",
         );
         self.stop_running();
-        self.go_on(key);
+        if self.pools.connections.is(key, socket) {
+            self.go_on(key);
+        }
         true
     }
 }

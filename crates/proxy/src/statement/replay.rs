@@ -26,7 +26,6 @@ use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 use weir_session::defaults::carried;
 use weir_session::login::BACKEND_CAPABILITIES;
-use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::Kind;
 
@@ -34,7 +33,7 @@ use crate::diagnostics::conditions::word;
 use crate::keys::ConnectionKey;
 use crate::plan::execution_plan::CommandKind;
 use crate::plan::repetition::Repetition;
-use crate::server::connection::{DiscardReason, Expected};
+use crate::server::connection::Expected;
 use crate::server::errors::{OUTCOME_UNKNOWN, is_handing_over, is_read_only, is_wsrep_refusal};
 use crate::server::fetch::last_packet;
 use crate::session::execution::Ending;
@@ -82,14 +81,6 @@ impl Work<'_> {
         self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, message_of(obstacle).into())));
     }
 
-    /// The session's transaction is rolled back.
-    pub(crate) fn forget_transaction(&mut self) {
-        let session = &mut *self.session;
-        session.pins.remove(Pins::TRANSACTION | Pins::SAVEPOINT);
-        session.transaction.is_read_only = false;
-        self.pools.end_log(session);
-    }
-
     /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
     /// would commit that transaction is none of those that were meant to.
     pub(crate) fn begins_behind_replay(&mut self) -> bool {
@@ -131,14 +122,6 @@ impl Work<'_> {
         session.diagnostics.row_count = 0;
         session.reply_ok(self.ctx);
         self.answered_here();
-    }
-
-    pub(crate) fn discard_lease(&mut self, key: ConnectionKey) {
-        self.pools.connections[key].holder = None;
-        self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
-        self.hear();
-        self.lose_what_lease_knew();
-        self.session.lose_lease();
     }
 
     /// Brings a lease one step nearer to having the session's transaction. False if it has it, or there is none to run again.

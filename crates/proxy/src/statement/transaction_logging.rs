@@ -16,6 +16,9 @@ use crate::session::text::has_word;
 use crate::session::transaction_log::{Obstacle, Traits, Wrapped};
 use crate::snapshot::StrictRead;
 
+/// How long a log may become that a session, a rule or a user wants where its hostgroup gives no limit: a transaction of some
+/// hundred statements.
+const LOG_BYTES_MAX: u32 = 64 << 10;
 /// ER_LOCK_WAIT_TIMEOUT
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 /// ER_LOCK_DEADLOCK
@@ -27,32 +30,47 @@ impl Pools {
         if session.is_bound() || session.stay.detour.is_some() {
             return 0;
         }
-        // Where the transaction is, whatever a rule says of a single statement.
-        let begun_in = session.transaction.log.as_ref().map(|log| log.hostgroup);
-        let group = self.groups.get(&begun_in.unwrap_or(session.execution.hostgroup));
+        // As was decided when the transaction began, whatever a rule says of a single statement.
+        if let Some(log) = &session.transaction.log {
+            return log.bytes_max;
+        }
+        let group = self.groups.get(&session.execution.hostgroup);
         // Where one server is alone there is no other.
-        let group = group.filter(|group| group.reader_hostgroup.is_some());
-        group.map_or(0, |group| group.transaction_replay_max_bytes as usize)
-    }
-
-    /// Whether a log of the session's transaction is kept, which may be for its end alone.
-    fn keeps_log(&self, session: &Session) -> bool {
-        self.log_bytes_max(session) > 0 || self.marks_commits(session)
+        let Some(group) = group.filter(|group| group.reader_hostgroup.is_some()) else { return 0 };
+        let bytes_max = group.transaction_replay_max_bytes;
+        let bytes_max = match session.said_of_transaction().replays {
+            Some(false) => 0,
+            Some(true) if bytes_max == 0 => LOG_BYTES_MAX,
+            Some(true) | None => bytes_max,
+        };
+        bytes_max as usize
     }
 
     /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
     pub(crate) fn begin_logging(&mut self, session: &mut Session) {
-        let has_none = session.transaction.log.is_none();
-        if session.stay.detour.is_some() || (has_none && !self.keeps_logs) {
+        if session.stay.detour.is_some() {
             return;
         }
-        let begins = session.execution.plan.repetition(true) == Repetition::Begins;
+        let may_begin =
+            matches!(session.execution.plan.statement().kind, Kind::Begin | Kind::StartTransactionReadOnly);
+        if !may_begin && session.transaction.is_autocommit && session.transaction.log.is_none() {
+            return;
+        }
+        let begins = may_begin && session.execution.plan.repetition(true) == Repetition::Begins;
         if begins || !session.pins.pins().contains(Pins::TRANSACTION) {
             // BEGIN commits what is open; and something may have ended it that nobody has told.
             self.end_log(session);
         }
         if session.transaction.log.is_none() {
-            if (!begins && session.transaction.is_autocommit) || !self.keeps_log(session) {
+            let is_within = session.transaction.is_unlogged;
+            if is_within || (!begins && session.transaction.is_autocommit) {
+                return;
+            }
+            // From the begin on: nobody else changes it behind the transaction's snapshot.
+            let marks_commits = self.marks_commits(session);
+            let bytes_max = self.log_bytes_max(session);
+            session.transaction.is_unlogged = bytes_max == 0 && !marks_commits;
+            if session.transaction.is_unlogged {
                 return;
             }
             let mut log = self.spare_logs.pop().unwrap_or_default();
@@ -63,8 +81,9 @@ impl Pools {
                 log.block(Obstacle::EarlierStatement);
             }
             log.hostgroup = session.execution.hostgroup;
+            (log.bytes_max, log.marks_commits) = (bytes_max, marks_commits);
             // From the begin on: nobody else changes it behind the transaction's snapshot.
-            log.outcome_slot = self.marks_commits(session).then(|| self.outcomes.take());
+            log.outcome_slot = marks_commits.then(|| self.outcomes.take());
             log.begun_with_id = session.known_insert_id();
             let group = self.groups.get(&session.execution.hostgroup);
             if begins && has_word(session.statement_text(), "snapshot") {
@@ -88,13 +107,14 @@ impl Pools {
         log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
         (log.hostgroup, log.outcome_slot) = (hostgroup, Some(self.outcomes.take()));
         log.begun_with_id = session.known_insert_id();
-        log.wrapped = Some(Wrapped::default());
+        (log.wrapped, log.marks_commits) = (Some(Wrapped::default()), true);
         session.transaction.log = Some(log);
     }
 
     /// A statement has been answered, and its session's pins are as its server says.
     pub(crate) fn log_in_transaction(&mut self, session: &mut Session) {
-        if session.transaction.log.is_none() || session.stay.detour.is_some() {
+        let is_logged = session.transaction.log.is_some();
+        if !(is_logged || session.transaction.is_unlogged) || session.stay.detour.is_some() {
             return;
         }
         let plan = &session.execution.plan;
@@ -103,11 +123,15 @@ impl Pools {
         let is_open =
             session.pins.pins().contains(Pins::TRANSACTION) && !matches!(kind, Kind::Commit | Kind::Rollback);
         if !is_open {
-            if let (Some(log), Ending::Err(_)) = (&mut session.transaction.log, session.execution.ending) {
+            match (&mut session.transaction.log, session.execution.ending) {
                 // The server may still have the transaction, and its row.
-                log.outcome_slot = None;
+                (Some(log), Ending::Err(_)) => log.outcome_slot = None,
+                _ => session.free_outcome_row(),
             }
             return self.end_log(session);
+        }
+        if !is_logged {
+            return;
         }
         let repetition = plan.repetition(session.tracked.is_text_certain);
         let bytes_max = self.log_bytes_max(session);
@@ -171,21 +195,5 @@ impl Session {
             && !diagnostics.retained.contains(Retained::INSERT_ID)
             && diagnostics.fetching == 0;
         is_known.then_some(diagnostics.last_insert_id)
-    }
-}
-
-/// Logs that are kept for the next transactions of a worker.
-const SPARE_LOGS_MAX: usize = 64;
-
-impl Pools {
-    /// A session's transaction is over, or lost.
-    pub(crate) fn end_log(&mut self, session: &mut Session) {
-        if let Some(mut log) = session.transaction.log.take() {
-            self.outcomes.free.extend(log.outcome_slot);
-            log.clear();
-            if self.spare_logs.len() < SPARE_LOGS_MAX {
-                self.spare_logs.push(log);
-            }
-        }
     }
 }

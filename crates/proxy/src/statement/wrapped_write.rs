@@ -35,23 +35,27 @@ use crate::statement::commit_outcome::{CHANGED_SINCE, ROLLED_BACK_BY_GROUP};
 use crate::work::Work;
 
 impl Pools {
-    /// Whether the session's statement, which is about to be sent, is to be wrapped.
-    fn is_to_wrap(&self, session: &Session) -> bool {
+    /// Whether the session's statement, which is about to be sent here, is to be wrapped.
+    fn is_to_wrap(&self, session: &Session, key: ConnectionKey) -> bool {
         let (plan, text) = (&session.execution.plan, &session.execution.text);
-        let statement = plan.statement();
+        let is_write =
+            matches!(plan.statement().kind, Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete)
+                && matches!(plan.kind(), CommandKind::Query | CommandKind::Execute);
+        if !is_write || !session.pins.is_empty() || !self.marks_commits(session) {
+            return false;
+        }
         let client = session.prepared.all.get(&text.statement_id);
         let has_own = plan.kind() == CommandKind::Execute
             && client.is_none_or(|client| client.own.is_some() || client.long_data_bytes() > 0);
-        self.keeps_logs
-            && matches!(plan.kind(), CommandKind::Query | CommandKind::Execute)
-            && matches!(statement.kind, Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete)
-            && session.pins.is_empty()
-            && session.is_transaction_of_its_own()
+        // What it changes is told as a transaction's state.
+        let traces = &self.connections[key].traces;
+        session.is_transaction_of_its_own()
             && plan.repetition(session.tracked.is_text_certain) == Repetition::Again
             && session.input.upload.is_none()
             && !text.wants_cursor
             && !has_own
-            && self.marks_commits(session)
+            && traces.is_tracked
+            && traces.unproven.is_none()
             // Its rows could not be kept.
             && !has_word(session.statement_text(), "returning")
     }
@@ -61,7 +65,7 @@ impl Work<'_> {
     /// Begins a transaction around the write that is about to be sent; the answer leads on. False if there is one, or none is
     /// wanted.
     pub(crate) fn wraps(&mut self, key: ConnectionKey) -> bool {
-        if self.session.is_wrapped() || !self.pools.is_to_wrap(self.session) {
+        if self.session.is_wrapped() || !self.pools.is_to_wrap(self.session, key) {
             return false;
         }
         self.pools.open_log_of_write(self.session);
@@ -70,6 +74,7 @@ impl Work<'_> {
         connection.known.row_count = None;
         connection.expect(self.ctx, Expected::Wrap);
         self.session.pins.insert(Pins::TRANSACTION);
+        self.session.transaction.since = self.ctx.now;
         self.watch_own();
         true
     }
@@ -144,7 +149,7 @@ impl Work<'_> {
             // Galera may answer that with 1213, and a COMMIT behind it would be one of nothing.
             return true;
         }
-        if log.has_written && log.marker.is_none() && !log.is_marker_refused {
+        if self.session.has_changed_rows() && log.marker.is_none() && !log.is_marker_refused {
             self.put_marker(key);
             return true;
         }
@@ -173,6 +178,7 @@ impl Work<'_> {
     /// Its client gets the OK that was kept; `false` if there is none.
     pub(crate) fn tell_of_write(&mut self, session_state: &[u8]) -> Result<(), BrokenReply> {
         let kept = self.session.wrapped_mut().and_then(|wrapped| wrapped.ok.take());
+        self.session.free_outcome_row();
         self.forget_transaction();
         let Some(kept) = kept else { return Ok(()) };
         let StatementOk { sequence, affected_rows, insert_id, warnings, info } = kept;

@@ -91,6 +91,13 @@ impl Work<'_> {
             self.look_elsewhere();
             return true;
         }
+        if self.session.is_wrapped() && self.session.may_write_begin_anew() {
+            // The same for a write that is not committed yet.
+            self.discard_lease(lease);
+            self.unwrap_write();
+            self.look_elsewhere();
+            return true;
+        }
         if self.pools.stays(self.session) || self.session.input.upload.is_some() {
             let session = &mut *self.session;
             let kept_back_since = &mut session.execution.tries.kept_back_since;

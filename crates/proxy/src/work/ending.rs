@@ -66,6 +66,7 @@ impl Work<'_> {
 
     /// The running command is answered: its bytes go.
     pub(crate) fn command_done(&mut self) {
+        self.leave_wrapped();
         self.session.count_own_answer(self.ctx);
         self.log_statement();
         if self.session.stay.detour.is_some() {

@@ -128,6 +128,47 @@ impl Work<'_> {
     }
 }
 
+impl Work<'_> {
+    /// The lease is thrown away, with whatever was begun on it.
+    pub(crate) fn discard_lease(&mut self, key: ConnectionKey) {
+        self.pools.connections[key].holder = None;
+        self.pools.discard(self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
+        self.lose_what_lease_knew();
+        self.session.lose_lease();
+    }
+
+    /// What only the lease knew is lost, also where another connection still knows something of its session.
+    pub(crate) fn lose_what_lease_knew(&mut self) {
+        let Some(other) = self.session.diagnostics.retained_on else { return };
+        let known = self.pools.connections.get(other).and_then(|other| other.traces.retained_for);
+        let known = known.filter(|mark| mark.socket == self.session.socket);
+        let known = known.map_or(Retained::empty(), |mark| mark.what);
+        let diagnostics = &mut self.session.diagnostics;
+        diagnostics.lose(diagnostics.retained - known);
+        diagnostics.retained &= known;
+    }
+
+    /// The session's transaction is over, or undone.
+    pub(crate) fn forget_transaction(&mut self) {
+        let session = &mut *self.session;
+        session.pins.remove(Pins::TRANSACTION | Pins::SAVEPOINT);
+        session.transaction.is_read_only = false;
+        self.pools.end_log(session);
+    }
+
+    /// A command ends before the write is committed that it was: nothing of that is to be there.
+    pub(crate) fn leave_wrapped(&mut self) {
+        if !self.session.is_wrapped() {
+            return;
+        }
+        if let Some(lease) = self.session.lease() {
+            self.discard_lease(lease);
+        }
+        self.forget_transaction();
+    }
+}
+
 impl Session {
     /// A session's lease is gone, and with it what only the lease knew.
     pub(crate) fn lose_lease(&mut self) {

@@ -8,6 +8,7 @@ use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_protocol::handshake::Scramble;
+use weir_routing::TransactionSettings;
 use weir_session::login::{ClientLogin, PasswordResult, Refusal};
 use weir_session::pin::PinBoard;
 
@@ -124,6 +125,8 @@ impl Context {
                 is_autocommit: true,
                 is_read_only: false,
                 is_next_read_only: false,
+                is_unlogged: false,
+                own: TransactionSettings::default(),
                 since: self.now,
                 log: None,
             },
@@ -177,7 +180,8 @@ impl Worker {
 
     /// A session that has ended is removed.
     pub(crate) fn remove(&mut self, key: SessionKey) {
-        let session = self.sessions.remove(key);
+        let mut session = self.sessions.remove(key);
+        self.pools.end_log(&mut session);
         self.ctx.ids.remove(&session.id);
         self.ctx.timers.login_ended(session.socket);
         if let Some(account) = &session.account {

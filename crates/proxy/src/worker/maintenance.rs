@@ -84,8 +84,6 @@ impl Pools {
                     | Expected::Verify
                     | Expected::InsertId
                     | Expected::FoundRows
-                    | Expected::Marker
-                    | Expected::Wrap
                     | Expected::UndoWrapped
                     | Expected::Number
                     | Expected::IsOpen

@@ -66,11 +66,6 @@ impl Worker {
         self.pools.groups = groups;
         self.pools.take_wait_limits(&self.ctx);
         self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
-        self.pools.keeps_logs = self
-            .pools
-            .groups
-            .values()
-            .any(|group| group.transaction_replay_max_bytes > 0 || group.marks_commits);
         self.pools.update_readings(&mut self.ctx);
         for key in self.sessions.renew_accounts(&self.ctx, &mut self.pools) {
             self.work(key).refuse_without_account();

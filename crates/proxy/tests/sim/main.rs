@@ -45,6 +45,7 @@ const CALM: Rules = Rules {
     may_starve: false,
     is_replicated: false,
     marks_commits: false,
+    users_decide: false,
     retry_buffer_bytes: 0,
     leaves_transactions: false,
     aborts: false,
@@ -166,6 +167,24 @@ fn commits_are_known_when_servers_break() {
         ..CALM
     };
     run("commits_are_known_when_servers_break", &rules);
+}
+
+#[test]
+fn commits_are_known_where_users_want_it() {
+    let rules = Rules {
+        is_replicated: true,
+        marks_commits: true,
+        users_decide: true,
+        loses_connections: true,
+        may_starve: true,
+        aborts: true,
+        reloads: true,
+        sleeps: true,
+        vanish_percent: 30,
+        workers: 2,
+        ..CALM
+    };
+    run("commits_are_known_where_users_want_it", &rules);
 }
 
 #[test]

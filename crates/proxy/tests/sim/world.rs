@@ -10,8 +10,9 @@ use std::sync::mpsc::Receiver;
 use weir_config::MysqlVariables;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::snapshot::{Hostgroup, Server, StrictRead};
+use weir_proxy::snapshot::{Account, Hostgroup, Server, StrictRead};
 use weir_proxy::worker::Worker;
+use weir_routing::{CommitOutcome, TransactionSettings};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Node};
@@ -98,12 +99,7 @@ impl World {
             servers.push(support::server(3306 + at as u16, rules.max_connections));
         }
         let groups = groups(&rules, nodes);
-        let users = ["app", "bob"].map(|name| {
-            let mut account = support::account(name, 0);
-            let user = Arc::get_mut(&mut account).map(|account| Arc::make_mut(&mut account.user));
-            user.expect("nobody else has it").transaction_persistent = !rules.leaves_transactions;
-            account
-        });
+        let users = users(&rules);
         let snapshot = support::snapshot(&users, &servers, groups, variables());
         let (shared, inboxes) = Shared::new(rules.workers, 1, Box::new(|_| ())).expect("eventfds");
         let now = 1_000_000_000;
@@ -503,8 +499,25 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
         (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
         group.marks_commits = rules.marks_commits;
+        if rules.users_decide {
+            (group.transaction_replay_max_bytes, group.marks_commits) = (0, !rules.marks_commits);
+        }
     }
     groups
+}
+
+fn users(rules: &Rules) -> [Arc<Account>; 2] {
+    ["app", "bob"].map(|name| {
+        let mut account = support::account(name, 0);
+        let user = Arc::get_mut(&mut account).map(|account| Arc::make_mut(&mut account.user));
+        let user = user.expect("nobody else has it");
+        user.transaction_persistent = !rules.leaves_transactions;
+        if rules.users_decide {
+            let outcome = if rules.marks_commits { CommitOutcome::Marker } else { CommitOutcome::Off };
+            user.transactions = TransactionSettings { replays: Some(true), commit_outcome: Some(outcome) };
+        }
+        account
+    })
 }
 
 fn variables() -> MysqlVariables {

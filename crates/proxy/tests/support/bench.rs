@@ -485,10 +485,20 @@ impl Bench {
             }
             Some(Command::Query) if !payload[1..].starts_with(b"SET ") && payload[1..] != *NO_ROWS => {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
-                conn.is_in_transaction |= text == "BEGIN";
+                conn.is_in_transaction |= text.ends_with("BEGIN");
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
-                    answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                    // From the first write on.
+                    let state = SessionTrack::TransactionState(b"T___W___");
+                    let has_changed = StatusFlags::SESSION_STATE_CHANGED;
+                    answer = match text.starts_with("INSERT") {
+                        true => super::ok(
+                            sequence,
+                            OkPacket::new(OK_HEADER, IN_TRANSACTION | has_changed),
+                            &[state],
+                        ),
+                        false => super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]),
+                    };
                 }
                 if text.starts_with("LOAD DATA LOCAL") {
                     conn.takes_file = true;

@@ -55,6 +55,7 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
             transaction_persistent: true,
             default_isolation: None,
             consistency: None,
+            transactions: Default::default(),
             additional_password: None,
             max_connections: 10_000,
             comment: String::new(),

@@ -6,7 +6,8 @@ use super::Cursor;
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
 use crate::scan::{
-    CONSISTENCY, TOKEN, Tokens as _, created_object, is_session_track, scan, skip_body, skip_schedule,
+    COMMIT_OUTCOME, CONSISTENCY, REPLAY, TOKEN, Tokens as _, created_object, is_session_track, scan,
+    skip_body, skip_schedule,
 };
 use crate::words::Word;
 
@@ -41,6 +42,10 @@ pub enum What {
     Consistency,
     /// `@@weir_token`: what the session has written.
     CausalToken,
+    /// `@@weir_replay`: whether the session's transactions run again.
+    Replay,
+    /// `@@weir_commit_outcome`: how the end of its COMMITs is found out.
+    CommitOutcome,
 }
 
 /// A part of a statement that a literal can take the place of.
@@ -60,7 +65,7 @@ pub struct Substitution {
     pub item: Option<Range<usize>>,
 }
 
-/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`, `@@weir_consistency`, `@@weir_token`,
+/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`, Weir's own variables,
 /// `@@pseudo_thread_id`, `@@last_gtid`, `@@warning_count` and `@@error_count`, in their order. Not in definitions of views,
 /// routines and the like, which would keep the literal, and not where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
@@ -245,11 +250,15 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     if errors_only || text.eq_ignore_ascii_case(b"warning_count") {
         return Some((length, What::DiagnosticsCount { errors_only }));
     }
-    if text.eq_ignore_ascii_case(CONSISTENCY.as_bytes()) {
-        return Some((length, What::Consistency));
-    }
-    if text.eq_ignore_ascii_case(TOKEN.as_bytes()) {
-        return Some((length, What::CausalToken));
+    for (own, what) in [
+        (CONSISTENCY, What::Consistency),
+        (TOKEN, What::CausalToken),
+        (REPLAY, What::Replay),
+        (COMMIT_OUTCOME, What::CommitOutcome),
+    ] {
+        if text.eq_ignore_ascii_case(own.as_bytes()) {
+            return Some((length, what));
+        }
     }
     if !is_session_track(&text) {
         return None;

@@ -269,13 +269,19 @@ pub(crate) fn is_session_track(name: &[u8]) -> bool {
 
 /// Whether `name`, in any letter case, is a variable that only Weir has.
 pub(crate) fn is_weirs(name: &[u8]) -> bool {
-    [CONSISTENCY, TOKEN].iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
+    OWN_VARIABLES.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
 }
 
 /// The variable that says how fresh a session's reads have to be.
 pub const CONSISTENCY: &str = "weir_consistency";
 /// The variable that stands for what a session has written, for others to wait for.
 pub const TOKEN: &str = "weir_token";
+/// The variable that says whether a session's transactions run again where their server is lost.
+pub const REPLAY: &str = "weir_replay";
+/// The variable that says how the end of a session's COMMITs is found out.
+pub const COMMIT_OUTCOME: &str = "weir_commit_outcome";
+/// The variables that only Weir has.
+pub const OWN_VARIABLES: [&str; 4] = [CONSISTENCY, TOKEN, REPLAY, COMMIT_OUTCOME];
 
 /// Whether INTO after `word` names the table of an INSERT or REPLACE. All of these are reserved.
 fn names_a_table_after(word: Word) -> bool {

@@ -2,7 +2,7 @@
 
 use weir_proxy::shared::{Drain, Message};
 
-use super::{Peer, World, groups, variables};
+use super::{Peer, World, groups, users, variables};
 use crate::support;
 
 impl World {
@@ -77,7 +77,7 @@ impl World {
 
     /// A new configuration: fresh rows for both users, other weights.
     fn reload(&mut self) {
-        let users = [support::account("app", 0), support::account("bob", 0)];
+        let users = users(&self.rules);
         let mut groups = groups(&self.rules, self.servers.len());
         for (_, group) in &mut groups {
             group.members.iter_mut().for_each(|member| member.weight = 1 + self.random.below(3) as u32);
