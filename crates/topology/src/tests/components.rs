@@ -293,3 +293,29 @@ fn without_addresses_a_node_of_another_component_does_not_fill_the_view() {
     world.decide();
     assert_eq!(world.writer(), Some(0));
 }
+
+/// Seen in the simulator: a node that outweighs the others went on, and those had lost each other, too, so that they did not
+/// find out for a while; the writer was one of them.
+#[test]
+fn a_node_that_outweighs_the_others_is_the_cluster_before_they_know() {
+    let look = |world: &mut World, total: u32, weight: u32| {
+        for index in [0, 1] {
+            world.see_changed(index, |state| state.cluster_weight = total);
+        }
+        in_view(world, &[2], 4);
+        for seen in world.seen.iter_mut().filter(|seen| seen.endpoint == node(2)) {
+            if let Some(ServerState::Galera(state)) = &mut seen.state {
+                state.cluster_weight = weight;
+            }
+        }
+    };
+    let mut world = started();
+    settle(&mut world, |world| look(world, 5, 3));
+    assert_eq!(world.writer(), Some(2), "{}", reason(&world, 2));
+    assert!(reason(&world, 0).contains("still in view 3"), "{}", reason(&world, 0));
+    // Half of the weight is not enough.
+    let mut world = started();
+    settle(&mut world, |world| look(world, 4, 2));
+    assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+}
