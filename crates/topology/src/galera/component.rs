@@ -53,6 +53,15 @@ impl<'a> Component<'a> {
             && self.view.members == state.members
     }
 
+    /// Whether a node that does not answer may be in the view: it has an address there, or is not known to have another one
+    /// and there are more members than have answered.
+    pub(super) fn may_have(&self, silent: Option<&GaleraState>) -> bool {
+        match silent.and_then(GaleraState::own_address).filter(|_| self.tells_addresses()) {
+            Some(own) => self.view.members.iter().any(|member| member == own),
+            None => self.count < self.view.cluster_size as usize,
+        }
+    }
+
     /// Whether all members of the view tell their addresses; an arbitrator has an empty one.
     fn tells_addresses(&self) -> bool {
         let is_told =

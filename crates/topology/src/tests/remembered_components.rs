@@ -1,6 +1,6 @@
 //! Tests what is remembered of components that both call themselves Primary, and what a person decides about them.
 
-use super::components::{in_view, reason, settle, started, torn};
+use super::components::{auto, in_view, reason, settle, started, torn};
 use super::*;
 
 /// The first two nodes are lost, and the third one says that it is Primary alone.
@@ -360,4 +360,76 @@ fn a_node_that_has_joined_again_is_back_though_it_alone_is_in_sight() {
     });
     assert!(world.writer().is_none() || reason(&world, 2).is_empty(), "{}", reason(&world, 2));
     assert_eq!(reason(&world, 2), "");
+}
+
+/// Seen in the simulator: a node was in its next view a moment before the writer was gone, and nobody knew any more which of
+/// two components it had been in.
+#[test]
+fn a_node_that_is_in_the_next_view_first_is_still_of_the_component_that_counts() {
+    let mut world = started();
+    settle(&mut world, |world| auto(world, &[0, 1, 2], 3));
+    auto(&mut world, &[0, 1], 4);
+    world.see_changed(2, |state| state.cluster_status = "non-Primary".to_owned());
+    world.decide();
+    auto(&mut world, &[2], 4);
+    world.decide();
+    world.pass(400);
+    auto(&mut world, &[1], 5);
+    world.decide();
+    world.pass(200);
+    world.see(0, Err(refused()));
+    world.decide();
+    settle(&mut world, |world| {
+        auto(world, &[1], 5);
+        auto(world, &[2], 4);
+    });
+    assert_eq!(world.writer(), Some(1), "{}", reason(&world, 1));
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+}
+
+/// Seen in the simulator: the third server joined one of two components between which nobody could choose, which made that
+/// the larger one; and the other one wrote.
+#[test]
+fn of_two_that_nobody_could_tell_apart_the_one_that_grows_counts() {
+    let mut world = World::unseen(policy(WriterReads::No));
+    settle(&mut world, |world| {
+        auto(world, &[0], 5);
+        auto(world, &[1], 5);
+        world.see(2, Err(refused()));
+    });
+    assert!(reason(&world, 0).contains("nobody knows which one counts"), "{}", reason(&world, 0));
+    settle(&mut world, |world| {
+        auto(world, &[1, 2], 6);
+        world.see(2, Err(refused()));
+        auto(world, &[0], 5);
+    });
+    assert_eq!(world.writer(), Some(1), "{}", reason(&world, 1));
+    assert!(reason(&world, 0).starts_with("split brain"), "{}", reason(&world, 0));
+}
+
+/// Seen in the simulator: a node that had been out of sight before the split, and was with those that went on apart, made
+/// them the cluster when it was in sight again.
+#[test]
+fn a_node_out_of_sight_in_a_component_apart_does_not_free_it() {
+    for tells_addresses in [true, false] {
+        let view = if tells_addresses { in_view } else { auto };
+        let mut world = started();
+        settle(&mut world, |world| view(world, &[0, 1, 2], 3));
+        settle(&mut world, |world| world.see(1, Err(ProbeError::Timeout(800))));
+        let silent = world.seen.iter().find(|seen| seen.endpoint == node(1)).cloned().unwrap();
+        let look = |world: &mut World| {
+            view(world, &[0], 4);
+            view(world, &[1, 2], 4);
+            world.seen.retain(|seen| seen.endpoint != node(1));
+            world.seen.push(Observation { at: world.now, ..silent.clone() });
+        };
+        settle(&mut world, look);
+        assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+        assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+        settle(&mut world, |world| {
+            world.see(0, Err(refused()));
+            view(world, &[1, 2], 4);
+        });
+        assert_eq!(world.picture(), "- - -", "{tells_addresses}");
+    }
 }
