@@ -15,6 +15,7 @@
 use super::Cluster;
 use super::component::Component;
 use crate::health::{HealthCheck, OutOfService};
+use crate::leadership::Leadership;
 use crate::{Endpoint, EpochRow, GaleraState, InstanceId, Millis, Reason, Role, Split};
 
 /// Nodes don't report a change of their view at the same moment.
@@ -60,8 +61,33 @@ impl<'a> Cluster<'a> {
                 out.extend(component.nodes().filter(|node| !last.contains(node)));
             }
         }
+        let is_another = counts.is_some_and(|kept| self.is_another(kept));
         self.contested = counts.filter(|_| is_split).map(|kept| kept.nodes().collect());
         self.close(split, out, counts.is_some(), health);
+        if is_another {
+            self.forget_agreement();
+        }
+    }
+
+    /// Whether the component that counts now is none that has followed from the one that counted: either that was lost, and
+    /// what is left of it has joined one that was apart; or all of its nodes are known, and none is here.
+    fn is_another(&self, kept: &Component<'_>) -> bool {
+        let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
+        let mut worked = self.previous.places.iter().filter(|place| place.role != Role::Offline);
+        let was_lost = !worked.any(|place| is_member(&place.endpoint));
+        let split = &self.before.split;
+        let view = self.before.writer_view.as_ref();
+        let is_known = view.is_some_and(|view| (1..=split.counting.len()).contains(&(view.size as usize)));
+        was_lost && kept.nodes().any(|node| split.proven.contains(node))
+            || is_known && !self.is_of_counting(kept)
+    }
+
+    /// What this Weir went by has gone, and with it the tables of the agreement. Others hold now, in which the same numbers
+    /// mean something else: no epoch or lease of before counts there.
+    fn forget_agreement(&mut self) {
+        if let Some(leadership) = &mut self.before.leadership {
+            *leadership = Leadership { since: self.now, ..Leadership::default() };
+        }
     }
 
     /// Notes who is apart, and takes those out that work.
@@ -122,6 +148,7 @@ impl<'a> Cluster<'a> {
             *split = Split::default();
             // What is left counts its views by itself.
             self.before.view = self.before.view.take().filter(|_| is_anew);
+            self.forget_agreement();
         }
     }
 
