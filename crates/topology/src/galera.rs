@@ -208,23 +208,32 @@ impl<'a> Cluster<'a> {
     }
 
     /// Whether a view of nodes that don't tell their addresses can't have a lost one: all its members are known to be
-    /// others, or it is smaller than the one before by as many as are lost.
+    /// others, or it is smaller than the one before by as many as are lost or in another one.
     fn has_no_room(&self, view: &GaleraState, size_before: u32) -> bool {
-        let is_in_it = |state: &&GaleraState| {
+        // Not in another one of the same number.
+        let is_in_it = |(endpoint, state): &&Candidate<'_>| {
             state.is_primary()
                 && state.cluster_conf_id == view.cluster_conf_id
+                && state.cluster_size == view.cluster_size
                 && state.cluster_state_uuid == view.cluster_state_uuid
+                && !self.split.apart.contains(endpoint)
         };
         let answered = self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
         let mut known: Vec<&GaleraState> = Vec::new();
-        for state in answered.map(|(_, state)| *state).filter(is_in_it) {
+        for state in answered.filter(is_in_it).map(|(_, state)| *state) {
             if !known.iter().any(|other| other.is_same_node(state)) {
                 known.push(state);
             }
         }
         let known = known.len();
-        let lost =
-            self.members.iter().filter(|member| member.state.as_ref().is_err_and(|out| out.lost)).count();
+        let is_elsewhere = |member: &&Member<'_>| match &member.state {
+            // One in an older view may be about to be in this one.
+            Ok(state) => {
+                state.cluster_conf_id >= view.cluster_conf_id && !is_in_it(&&(member.endpoint, *state))
+            }
+            Err(out) => out.lost,
+        };
+        let lost = self.members.iter().filter(is_elsewhere).count();
         let left = size_before.saturating_sub(view.cluster_size) as usize;
         known >= view.cluster_size as usize || (left > 0 && left >= lost)
     }

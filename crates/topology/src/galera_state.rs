@@ -19,6 +19,8 @@ pub struct GaleraState {
     pub cluster_conf_id: u64,
     /// `wsrep_cluster_size`: members of the view.
     pub cluster_size: u32,
+    /// `wsrep_cluster_weight`: what their votes weigh together for the next view's quorum (`pc.weight`); 0: unknown.
+    pub cluster_weight: u32,
     /// `wsrep_incoming_addresses`: the members' addresses by index; many say only `AUTO`.
     pub members: Vec<String>,
     /// `wsrep_local_state`.
@@ -100,6 +102,7 @@ impl GaleraState {
             "wsrep_cluster_state_uuid" => self.cluster_state_uuid = value.to_owned(),
             "wsrep_cluster_conf_id" => self.cluster_conf_id = value.parse().unwrap_or(0),
             "wsrep_cluster_size" => self.cluster_size = value.parse().unwrap_or(0),
+            "wsrep_cluster_weight" => self.cluster_weight = value.parse().unwrap_or(0),
             "wsrep_incoming_addresses" => {
                 self.members =
                     value.split(',').take(MEMBERS_MAX).map(|part| part.trim().to_owned()).collect();

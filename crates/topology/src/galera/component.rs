@@ -14,12 +14,14 @@ pub(super) struct Component<'a> {
     nodes: Vec<(&'a Endpoint, &'a GaleraState)>,
     /// How many there are, however many names they have.
     count: usize,
+    /// What the view weighs. Nodes tell that of their next view a moment before they are in it.
+    weight: u32,
 }
 
 impl<'a> Component<'a> {
     pub(super) fn new(endpoint: &'a Endpoint, view: &'a GaleraState, seen: &Observation) -> Self {
         let mut component =
-            Self { view, asked_at: Millis(0), is_several: false, nodes: Vec::new(), count: 0 };
+            Self { view, asked_at: Millis(0), is_several: false, nodes: Vec::new(), count: 0, weight: 0 };
         component.add(endpoint, view, seen);
         component
     }
@@ -30,6 +32,7 @@ impl<'a> Component<'a> {
             |known: &GaleraState| known.local_index.is_some() && known.local_index == state.local_index;
         self.is_several |= !is_named && self.nodes.iter().any(|(_, known)| has_place(known));
         self.count += usize::from(!is_named);
+        self.weight = self.weight.max(state.cluster_weight);
         self.nodes.push((endpoint, state));
         self.asked_at = self.asked_at.max(seen.state_asked_at);
     }
@@ -50,15 +53,40 @@ impl<'a> Component<'a> {
             && self.view.members == state.members
     }
 
+    /// Whether a node that does not answer may be in the view: it has an address there, or is not known to have another one
+    /// and there are more members than have answered.
+    pub(super) fn may_have(&self, silent: Option<&GaleraState>) -> bool {
+        match silent.and_then(GaleraState::own_address).filter(|_| self.tells_addresses()) {
+            Some(own) => self.view.members.iter().any(|member| member == own),
+            None => self.count < self.view.cluster_size as usize,
+        }
+    }
+
+    /// Whether all members of the view tell their addresses; an arbitrator has an empty one.
+    fn tells_addresses(&self) -> bool {
+        let is_told =
+            |member: &String| !member.eq_ignore_ascii_case("AUTO") && !member.starts_with("0.0.0.0");
+        self.view.members.len() == self.view.cluster_size as usize && self.view.members.iter().all(is_told)
+    }
+
     /// Whether they can't be parts of one succession of views.
     pub(super) fn excludes(&self, other: &Self) -> bool {
         let (newer, older) = match self.view.cluster_conf_id.cmp(&other.view.cluster_conf_id) {
             Ordering::Less => (other, self),
             Ordering::Equal | Ordering::Greater => (self, other),
         };
-        // The older view's nodes would have known that they are left behind by now, if a majority of it had gone on.
+        // The older view's nodes would have known that they are left behind by now, if a majority of it had gone on; but
+        // not if a minority did that outweighs them: they may have lost each other, too, and then it takes them longer.
         let size = older.view.cluster_size;
-        self.parts_from(other) || newer.view.cluster_size * 2 <= size && older.count * 2 > size as usize
+        self.parts_from(other) || newer.is_minority_of(older) && older.count * 2 > size as usize
+    }
+
+    /// Whether its view has no quorum by itself in the one before.
+    fn is_minority_of(&self, older: &Self) -> bool {
+        match (self.weight, older.weight) {
+            (0, _) | (_, 0) => self.view.cluster_size * 2 <= older.view.cluster_size,
+            (weight, before) => weight.saturating_mul(2) <= before,
+        }
     }
 
     /// Whether neither can be what was before the other: the views have the same number, or no node of the one is in the
@@ -74,12 +102,9 @@ impl<'a> Component<'a> {
         let is_whole = members.len() == size;
         let arbitrators =
             if is_whole { members.iter().filter(|member| member.is_empty()).count() } else { 0 };
-        let is_told =
-            |member: &String| !member.eq_ignore_ascii_case("AUTO") && !member.starts_with("0.0.0.0");
         let is_elsewhere = |(_, state): &(&Endpoint, &GaleraState)| {
             state.own_address().is_some_and(|own| members.iter().all(|member| member != own))
         };
-        self.count + arbitrators >= size
-            || is_whole && members.iter().all(is_told) && other.nodes.iter().all(is_elsewhere)
+        self.count + arbitrators >= size || self.tells_addresses() && other.nodes.iter().all(is_elsewhere)
     }
 }

@@ -15,7 +15,8 @@
 use super::Cluster;
 use super::component::Component;
 use crate::health::{HealthCheck, OutOfService};
-use crate::{Endpoint, EpochRow, InstanceId, Millis, Reason, Role, Split};
+use crate::leadership::Leadership;
+use crate::{Endpoint, EpochRow, GaleraState, InstanceId, Millis, Reason, Role, Split};
 
 /// Nodes don't report a change of their view at the same moment.
 const SPLIT_MS: u64 = 500;
@@ -36,7 +37,7 @@ impl<'a> Cluster<'a> {
         let mut split = Split { since, ..self.before.split.clone() };
         // Who only answered first has acknowledged nothing here, and is not to outweigh a larger one that answers next.
         if let Some(kept) = counts.filter(|_| !last.is_empty()) {
-            self.note_counting(kept, &mut split);
+            self.note_counting(kept, &components, &mut split);
         }
         // The first writer is not chosen by what may be over in a moment.
         let patience_ms = if last.is_empty() { 0 } else { SPLIT_MS };
@@ -46,10 +47,13 @@ impl<'a> Cluster<'a> {
             if self.is_out(component, &components, counts, is_due) {
                 out.extend(component.nodes());
             }
-            if counts.is_some_and(|kept| self.is_proven(component, kept, since))
-                || self.is_known_apart(component)
-            {
+            let beside = counts.filter(|kept| self.is_proven(component, kept, since));
+            if beside.is_some() || self.is_known_apart(component) {
                 split.proven.extend(component.nodes().cloned());
+            }
+            if let Some(kept) = beside {
+                // Who can't be seen may have been with them from the beginning, and frees nobody when it answers.
+                split.counting.retain(|node| kept.has(node) || !component.may_have(self.said_last(node)));
             }
         }
         for component in components.iter().filter(|one| one.is_several) {
@@ -57,8 +61,33 @@ impl<'a> Cluster<'a> {
                 out.extend(component.nodes().filter(|node| !last.contains(node)));
             }
         }
+        let is_another = counts.is_some_and(|kept| self.is_another(kept));
         self.contested = counts.filter(|_| is_split).map(|kept| kept.nodes().collect());
         self.close(split, out, counts.is_some(), health);
+        if is_another {
+            self.forget_agreement();
+        }
+    }
+
+    /// Whether the component that counts now is none that has followed from the one that counted: either that was lost, and
+    /// what is left of it has joined one that was apart; or all of its nodes are known, and none is here.
+    fn is_another(&self, kept: &Component<'_>) -> bool {
+        let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
+        let mut worked = self.previous.places.iter().filter(|place| place.role != Role::Offline);
+        let was_lost = !worked.any(|place| is_member(&place.endpoint));
+        let split = &self.before.split;
+        let view = self.before.writer_view.as_ref();
+        let is_known = view.is_some_and(|view| (1..=split.counting.len()).contains(&(view.size as usize)));
+        was_lost && kept.nodes().any(|node| split.proven.contains(node))
+            || is_known && !self.is_of_counting(kept)
+    }
+
+    /// What this Weir went by has gone, and with it the tables of the agreement. Others hold now, in which the same numbers
+    /// mean something else: no epoch or lease of before counts there.
+    fn forget_agreement(&mut self) {
+        if let Some(leadership) = &mut self.before.leadership {
+            *leadership = Leadership { since: self.now, ..Leadership::default() };
+        }
     }
 
     /// Notes who is apart, and takes those out that work.
@@ -119,18 +148,25 @@ impl<'a> Cluster<'a> {
             *split = Split::default();
             // What is left counts its views by itself.
             self.before.view = self.before.view.take().filter(|_| is_anew);
+            self.forget_agreement();
         }
     }
 
     /// The nodes of the component that counts are remembered, also those that are lost. Those that answer and say something
-    /// else have left it, unless another component waits for that: then they may come back to this one or join that.
-    fn note_counting(&self, kept: &Component<'a>, split: &mut Split) {
+    /// else have left it, unless that may be its next view; or another component waits for that: then they may come back to
+    /// this one or join that.
+    fn note_counting(&self, kept: &Component<'a>, components: &[Component<'a>], split: &mut Split) {
         split.proven.retain(|node| !kept.has(node));
         let answers = |node: &Endpoint| {
             self.reported.iter().any(|(known, _)| *known == node) && !self.unanswered.contains(&node)
         };
+        let goes_on = |node: &Endpoint| {
+            components.iter().any(|one| {
+                one.has(node) && one.view.cluster_conf_id > kept.view.cluster_conf_id && !one.excludes(kept)
+            })
+        };
         let waits = !split.proven.is_empty();
-        split.counting.retain(|node| !kept.has(node) && (waits || !answers(node)));
+        split.counting.retain(|node| !kept.has(node) && (waits || !answers(node) || goes_on(node)));
         // Where two have the same place, nobody knows who is with whom.
         let is_sure = |node: &&Endpoint| !kept.is_several || self.before.last_wrote.contains(node);
         split.counting.extend(kept.nodes().filter(is_sure).cloned());
@@ -165,7 +201,8 @@ impl<'a> Cluster<'a> {
         let was_apart =
             |component: &Component<'_>| component.nodes().all(|node| self.before.split.apart.contains(node));
         let is_left = || {
-            components.iter().any(|other| !was_apart(other))
+            counts.is_some()
+                || components.iter().any(|other| !was_apart(other))
                 || self.healthy().any(|(node, _)| !self.before.split.apart.contains(node))
         };
         if self.is_known_apart(component) || was_apart(component) && is_left() {
@@ -196,14 +233,18 @@ impl<'a> Cluster<'a> {
     /// Whether a component has a node of the one that counts, also where only its view tells so, a newer one than any before:
     /// nobody else may be in sight.
     fn is_of_counting(&self, component: &Component<'_>) -> bool {
-        let state = |node: &Endpoint| self.reported.iter().find(|(known, _)| *known == node);
         let is_told = |node: &Endpoint| {
-            let own = state(node).and_then(|(_, state)| state.own_address().map(str::to_owned));
+            let own = self.said_last(node).and_then(|state| state.own_address().map(str::to_owned));
             component.view.members.contains(&own.unwrap_or_else(|| node.to_string()))
         };
         let is_newer =
             self.before.view.as_ref().is_none_or(|known| component.view.cluster_conf_id > known.number);
         self.before.split.counting.iter().any(|node| component.has(node) || is_newer && is_told(node))
+    }
+
+    /// What a server said last, also if it does not answer now.
+    fn said_last(&self, node: &Endpoint) -> Option<&'a GaleraState> {
+        self.reported.iter().find(|(known, _)| *known == node).map(|(_, state)| *state)
     }
 
     /// Whether a component has a node that was proven apart, and none of the component that counted.

@@ -26,7 +26,7 @@ pub(super) fn in_view(world: &mut World, nodes: &[usize], conf_id: u64) {
 }
 
 /// The nodes without an address that tells them apart.
-fn auto(world: &mut World, nodes: &[usize], conf_id: u64) {
+pub(super) fn auto(world: &mut World, nodes: &[usize], conf_id: u64) {
     in_view(world, nodes, conf_id);
     for seen in &mut world.seen {
         if let Some(ServerState::Galera(state)) = &mut seen.state {
@@ -276,4 +276,46 @@ fn without_addresses_a_newer_view_confirms_a_loss_only_if_it_has_no_room_for_the
     auto(&mut world, &[1, 2], 5);
     world.decide();
     assert!(matches!(world.writer(), Some(1 | 2)), "{:?}", world.writer());
+}
+
+/// Seen in the simulator: a Weir that had been stopped counted a node that went on apart for one of the view, as that had the
+/// same number, and moved the writer away.
+#[test]
+fn without_addresses_a_node_of_another_component_does_not_fill_the_view() {
+    let mut world = started();
+    settle(&mut world, |world| auto(world, &[0, 1, 2], 3));
+    auto(&mut world, &[2], 4);
+    auto(&mut world, &[0, 1], 4);
+    world.see(0, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), None, "the writer may be in that view");
+    auto(&mut world, &[0, 1], 4);
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+}
+
+/// Seen in the simulator: a node that outweighs the others went on, and those had lost each other, too, so that they did not
+/// find out for a while; the writer was one of them.
+#[test]
+fn a_node_that_outweighs_the_others_is_the_cluster_before_they_know() {
+    let look = |world: &mut World, total: u32, weight: u32| {
+        for index in [0, 1] {
+            world.see_changed(index, |state| state.cluster_weight = total);
+        }
+        in_view(world, &[2], 4);
+        for seen in world.seen.iter_mut().filter(|seen| seen.endpoint == node(2)) {
+            if let Some(ServerState::Galera(state)) = &mut seen.state {
+                state.cluster_weight = weight;
+            }
+        }
+    };
+    let mut world = started();
+    settle(&mut world, |world| look(world, 5, 3));
+    assert_eq!(world.writer(), Some(2), "{}", reason(&world, 2));
+    assert!(reason(&world, 0).contains("still in view 3"), "{}", reason(&world, 0));
+    // Half of the weight is not enough.
+    let mut world = started();
+    settle(&mut world, |world| look(world, 4, 2));
+    assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
 }

@@ -1,6 +1,6 @@
 //! Tests what is remembered of components that both call themselves Primary, and what a person decides about them.
 
-use super::components::{in_view, reason, settle, started, torn};
+use super::components::{auto, in_view, reason, settle, started, torn};
 use super::*;
 
 /// The first two nodes are lost, and the third one says that it is Primary alone.
@@ -308,11 +308,8 @@ fn read(world: &mut World, index: usize, asked_at: Millis, row: &EpochRow) {
         Some(EpochRead { asked_at, row: Some(row.clone()), instances, drains: None, malformed: None });
 }
 
-#[test]
-fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
-    let mut world = World::unseen(policy(WriterReads::No));
-    world.policy.epoch = Some(EpochPolicy::new("weir-1"));
-    let row = |epoch, writer: usize, claimed_by: &str| EpochRow {
+fn epoch_row(epoch: u64, writer: usize, claimed_by: &str) -> EpochRow {
+    EpochRow {
         epoch,
         version: 2 * epoch,
         writer: node(writer),
@@ -320,8 +317,18 @@ fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
         claimed_by: claimed_by.into(),
         is_open: true,
         switching: None,
-    };
-    let first = row(1, 0, "weir-1");
+    }
+}
+
+fn leadership(world: &World) -> Leadership {
+    world.roles.groups[0].leadership.clone().unwrap()
+}
+
+#[test]
+fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
+    let mut world = World::unseen(policy(WriterReads::No));
+    world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+    let first = epoch_row(1, 0, "weir-1");
     settle(&mut world, |world| {
         in_view(world, &[0, 1, 2], 3);
         let now = world.now;
@@ -331,7 +338,7 @@ fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
     // The third node goes on alone (pc.ignore_sb), and the other Weir, which sees only that, claims it. Its tables are read
     // before it was asked in which view it is.
     world.pass(50);
-    let (asked_at, claimed) = (world.now, row(2, 2, "weir-2"));
+    let (asked_at, claimed) = (world.now, epoch_row(2, 2, "weir-2"));
     sleep(&mut world, 10);
     read(&mut world, 2, Millis(asked_at.0 + 5), &claimed);
     world.decide();
@@ -360,4 +367,144 @@ fn a_node_that_has_joined_again_is_back_though_it_alone_is_in_sight() {
     });
     assert!(world.writer().is_none() || reason(&world, 2).is_empty(), "{}", reason(&world, 2));
     assert_eq!(reason(&world, 2), "");
+}
+
+/// Seen in the simulator: a node was in its next view a moment before the writer was gone, and nobody knew any more which of
+/// two components it had been in.
+#[test]
+fn a_node_that_is_in_the_next_view_first_is_still_of_the_component_that_counts() {
+    let mut world = started();
+    settle(&mut world, |world| auto(world, &[0, 1, 2], 3));
+    auto(&mut world, &[0, 1], 4);
+    world.see_changed(2, |state| state.cluster_status = "non-Primary".to_owned());
+    world.decide();
+    auto(&mut world, &[2], 4);
+    world.decide();
+    world.pass(400);
+    auto(&mut world, &[1], 5);
+    world.decide();
+    world.pass(200);
+    world.see(0, Err(refused()));
+    world.decide();
+    settle(&mut world, |world| {
+        auto(world, &[1], 5);
+        auto(world, &[2], 4);
+    });
+    assert_eq!(world.writer(), Some(1), "{}", reason(&world, 1));
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+}
+
+/// Seen in the simulator: the third server joined one of two components between which nobody could choose, which made that
+/// the larger one; and the other one wrote.
+#[test]
+fn of_two_that_nobody_could_tell_apart_the_one_that_grows_counts() {
+    let mut world = World::unseen(policy(WriterReads::No));
+    settle(&mut world, |world| {
+        auto(world, &[0], 5);
+        auto(world, &[1], 5);
+        world.see(2, Err(refused()));
+    });
+    assert!(reason(&world, 0).contains("nobody knows which one counts"), "{}", reason(&world, 0));
+    settle(&mut world, |world| {
+        auto(world, &[1, 2], 6);
+        world.see(2, Err(refused()));
+        auto(world, &[0], 5);
+    });
+    assert_eq!(world.writer(), Some(1), "{}", reason(&world, 1));
+    assert!(reason(&world, 0).starts_with("split brain"), "{}", reason(&world, 0));
+}
+
+/// Seen in the simulator: a node that had been out of sight before the split, and was with those that went on apart, made
+/// them the cluster when it was in sight again.
+#[test]
+fn a_node_out_of_sight_in_a_component_apart_does_not_free_it() {
+    for tells_addresses in [true, false] {
+        let view = if tells_addresses { in_view } else { auto };
+        let mut world = started();
+        settle(&mut world, |world| view(world, &[0, 1, 2], 3));
+        settle(&mut world, |world| world.see(1, Err(ProbeError::Timeout(800))));
+        let silent = world.seen.iter().find(|seen| seen.endpoint == node(1)).cloned().unwrap();
+        let look = |world: &mut World| {
+            view(world, &[0], 4);
+            view(world, &[1, 2], 4);
+            world.seen.retain(|seen| seen.endpoint != node(1));
+            world.seen.push(Observation { at: world.now, ..silent.clone() });
+        };
+        settle(&mut world, look);
+        assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
+        assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+        settle(&mut world, |world| {
+            world.see(0, Err(refused()));
+            view(world, &[1, 2], 4);
+        });
+        assert_eq!(world.picture(), "- - -", "{tells_addresses}");
+    }
+}
+
+/// Seen in the simulator: the writer's data was given up and its node had joined the others, whose tables had another row of
+/// the same epoch; a Weir wrote by the one that it knew.
+#[test]
+fn what_was_agreed_on_in_a_component_that_is_given_up_is_over() {
+    let torn = || {
+        let mut world = started();
+        world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+        settle(&mut world, |world| {
+            in_view(world, &[2], 4);
+            in_view(world, &[0, 1], 4);
+            let now = world.now;
+            (0..2).for_each(|index| read(world, index, now, &epoch_row(2, 0, "weir-1")));
+        });
+        assert_eq!(world.writer(), Some(0));
+        settle(&mut world, lose_right_one);
+        world
+    };
+    let looks: [fn(&mut World); 2] = [
+        |world| in_view(world, &[0, 2], 5),
+        |world| {
+            lose_right_one(world);
+            [0, 1].into_iter().for_each(|index| wish(world, index, Wish::OfflineHard));
+        },
+    ];
+    for look in looks {
+        let mut world = torn();
+        look(&mut world);
+        world.decide();
+        assert_eq!((leadership(&world).row, leadership(&world).writes_until()), (None, Millis(0)));
+        settle(&mut world, |world| {
+            look(world);
+            let now = world.now;
+            read(world, 2, now, &epoch_row(2, 2, "weir-2"));
+        });
+        assert_eq!(world.writer(), Some(2), "{}", world.picture());
+        assert_eq!(leadership(&world).row, Some(epoch_row(2, 2, "weir-2")));
+    }
+}
+
+/// Seen in the simulator: a Weir that had been started when only a node apart was in sight wrote by the lease of that as soon as
+/// it saw the cluster.
+#[test]
+fn what_was_agreed_on_does_not_count_in_a_component_that_has_not_followed() {
+    for (nodes, knows_all) in [([2].as_slice(), true), ([0, 1, 2].as_slice(), false)] {
+        let mut world = World::unseen(policy(WriterReads::No));
+        world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+        let known = epoch_row(2, 2, "weir-1");
+        settle(&mut world, |world| {
+            [0, 1].into_iter().for_each(|index| world.see(index, Err(ProbeError::Timeout(800))));
+            world.see_changed(2, |state| {
+                state.cluster_conf_id = 4;
+                state.cluster_size = u32::try_from(nodes.len()).unwrap();
+                state.members = nodes.iter().map(|index| node(*index).to_string()).collect();
+                state.local_index = u32::try_from(nodes.len() - 1).ok();
+            });
+            let now = world.now;
+            read(world, 2, now, &known);
+        });
+        assert_eq!(world.writer(), Some(2));
+        world.see(2, Err(refused()));
+        world.decide();
+        in_view(&mut world, &[0, 1], 6);
+        world.decide();
+        assert_eq!(leadership(&world).row, Some(known).filter(|_| !knows_all));
+        assert_eq!(leadership(&world).writes_until() == Millis(0), knows_all);
+    }
 }

@@ -283,8 +283,11 @@ impl World {
             return;
         };
         let now = self.context.now;
-        // A Weir that has seen nothing but a node that was set up apart can't know better.
-        if self.cluster.nodes[node].history != 0 || !self.weirs[weir].believes_in_cluster() {
+        // A Weir that has seen nothing but a node that was set up apart can't know better, and when that is started anew it
+        // takes a moment until it knows; such a node takes no write.
+        let was_apart = self.weirs[weir].follows_branch && !self.cluster.claims_quorum(node);
+        let is_apart = self.cluster.nodes[node].history != 0 || was_apart;
+        if is_apart || !self.weirs[weir].believes_in_cluster() {
             return;
         }
         let lease_ms = policy.lone_lease_ms.max(policy.lease_ms);

@@ -362,7 +362,7 @@ impl Cluster {
         match asked.process {
             Process::Dead => Some(Err(ProbeError::Unreachable("connection refused".to_owned()))),
             Process::Hung => None,
-            Process::Running => Some(node::answer(node, asked, &self.views, self.settings.auto)),
+            Process::Running => Some(node::answer(node, asked, &self.views, &self.settings)),
         }
     }
 

@@ -72,6 +72,14 @@ use stage::{
 ///   when the right one was lost. 6006247: a Weir that was just started took the row in its tables for a proof that the
 ///   writer was there. 6008648: a writer that joined again had been forgotten, and neither of two components counted. 6000943: a node that had joined again
 ///   stayed out where the others were not in sight.
+/// - 6506262: a node that was in its next view a moment before the writer was gone did not count for the component of that any
+///   more; nobody could choose then, and when the third one joined it, the other one wrote. 6503073: a node that had been out of
+///   sight before the split, and was with those that went on apart, made them the cluster when it was in sight again. 6505841: a
+///   node that outweighed the others was taken for one that went on apart, while those were at odds with each other. 6507309:
+///   where nodes tell no addresses, one of another component filled a view of the same number, so that the writer had no room
+///   there. 6507349: in a component that took the place of a lost one a Weir wrote by the lease of that. 6501071: a Weir
+///   that had just started stayed with the component that answered first. 6510319: one that was started when only a node apart
+///   was in sight wrote by the lease of that in the cluster; and was to know at once that the node was started anew.
 /// - 183: a node that had answered once after a long silence was trusted a second later, though it had not answered again.
 /// - 7678: a Weir that had been stopped took a component for a second one, beside what it remembered of the others.
 /// - 8653: as long as one of them did not answer, no node of a cluster that counts its views anew was believed.
@@ -90,12 +98,13 @@ use stage::{
 /// - 1005931: an epoch was opened since the cluster went on without the former writer, which then came back.
 /// - 7635: a writer hung when it had been claimed, before that Weir, or another one, had heard that it was.
 /// - 5008054: a Weir did not count a former writer for its successor, as it had seen it in no such role.
-const KEPT: [u64; 44] = [
+const KEPT: [u64; 51] = [
     24, 183, 229, 230, 4773, 7635, 7678, 8653, 16_731, 1_000_005, 1_000_183, 1_005_931, 2_000_002, 2_000_028,
     2_000_567, 2_001_899, 2_004_029, 2_009_220, 3_000_108, 3_000_359, 3_002_521, 3_003_105, 3_009_851,
     4_000_556, 4_000_785, 4_002_024, 4_002_451, 4_007_361, 5_000_562, 5_001_946, 5_001_997, 5_003_223,
     5_003_476, 5_004_451, 5_005_062, 5_008_054, 6_000_021, 6_000_153, 6_000_348, 6_000_522, 6_000_943,
-    6_002_027, 6_006_247, 6_008_648,
+    6_002_027, 6_006_247, 6_008_648, 6_501_071, 6_503_073, 6_505_841, 6_506_262, 6_507_309, 6_507_349,
+    6_510_319,
 ];
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;

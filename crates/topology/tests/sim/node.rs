@@ -2,6 +2,7 @@
 
 use weir_topology::{Endpoint, GaleraState, LocalState, Maintenance, ProbeError};
 
+use crate::cluster::ClusterSettings;
 use crate::queue::Time;
 
 /// The most nodes of a world.
@@ -191,7 +192,7 @@ pub(crate) fn answer(
     index: usize,
     node: &Node,
     views: &[View],
-    auto: bool,
+    settings: &ClusterSettings,
 ) -> Result<GaleraState, ProbeError> {
     if !node.is_open {
         return Err(ProbeError::Unreachable("connection refused".to_owned()));
@@ -221,10 +222,12 @@ pub(crate) fn answer(
         return Ok(state);
     };
     let members = (0..NODES_MAX).filter(|member| view.members & (1 << member) != 0);
+    state.cluster_weight = members.clone().map(|member| settings.weights[member]).sum();
     state.local_index =
         members.clone().position(|member| member == index).and_then(|at| u32::try_from(at).ok());
-    state.members =
-        members.map(|member| if auto { "AUTO".to_owned() } else { endpoint(member).to_string() }).collect();
+    state.members = members
+        .map(|member| if settings.auto { "AUTO".to_owned() } else { endpoint(member).to_string() })
+        .collect();
     state.cluster_size = u32::try_from(state.members.len()).unwrap_or(0);
     state.connected = true;
     if view.primary {

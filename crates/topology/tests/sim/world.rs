@@ -165,6 +165,9 @@ impl World {
         }
         if (0..count).all(is_whole) && !(0..count).any(|one| cluster.cut[one].iter().any(|cut| *cut)) {
             cluster.bootstrap(context);
+            // What nobody has on its disk any more was never written, and the numbers of its epochs are given again.
+            let epochs = &cluster.epochs;
+            self.first_writes.retain(|(epoch, _)| epochs.iter().any(|known| known.number == *epoch));
         }
         context.after(3000 * MS, Event::Operator);
     }
