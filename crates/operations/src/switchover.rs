@@ -31,7 +31,7 @@ use crate::proxy::WritingSessions;
 
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
-/// So often those are asked to leave meanwhile that can take their transactions along: they can between two statements.
+/// So long those have that can leave with their transactions.
 const MOVE_EVERY: Duration = Duration::from_millis(100);
 /// How long it may take until the monitor sees that the role has moved: some looks at each server.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
@@ -252,9 +252,10 @@ impl OperationRunner {
     fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let Plan { order, from, progress, .. } = plan;
         let mut writing = self.wait_writers(plan, plan.grace)?;
-        let until = Instant::now() + CUT_WAIT;
-        while !writing.is_empty() && Instant::now() < until {
-            // Transactions that can run again at the next writer.
+        // Transactions that can run again at the next writer leave. Where none does, nobody is held any longer.
+        let mut before = u64::MAX;
+        while !writing.is_empty() && sessions_of(&writing) < before {
+            before = sessions_of(&writing);
             self.context.proxy.move_writers(from);
             writing = self.wait_writers(plan, MOVE_EVERY)?;
         }
@@ -363,6 +364,10 @@ fn all_reasons(group: &Group) -> String {
     let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
     let reasons: Vec<String> = group.cannot_write.iter().map(because).collect();
     if reasons.is_empty() { "no server is known yet".to_owned() } else { reasons.join(", ") }
+}
+
+fn sessions_of(writing: &[WritingSessions]) -> u64 {
+    writing.iter().map(|row| row.sessions).sum()
 }
 
 /// "2 sessions (transaction), 1 session (temporary_table)".
