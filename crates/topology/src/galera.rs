@@ -226,10 +226,13 @@ impl<'a> Cluster<'a> {
             }
         }
         let known = known.len();
+        // One in an older view is either about to be in this one, or about to find out that it is not.
+        let is_settled =
+            self.view.as_ref().is_some_and(|newest| self.now.since(newest.since) >= VIEW_SETTLE_MS);
         let is_elsewhere = |member: &&Member<'_>| match &member.state {
-            // One in an older view may be about to be in this one.
             Ok(state) => {
-                state.cluster_conf_id >= view.cluster_conf_id && !is_in_it(&&(member.endpoint, *state))
+                let may_follow = is_settled && state.cluster_conf_id < view.cluster_conf_id;
+                !may_follow && !is_in_it(&&(member.endpoint, *state))
             }
             Err(out) => out.lost,
         };

@@ -319,3 +319,22 @@ fn a_node_that_outweighs_the_others_is_the_cluster_before_they_know() {
     assert_eq!(world.writer(), Some(0), "{}", reason(&world, 0));
     assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
 }
+
+/// Seen in the simulator: a node had been cut off and did not know it yet, so that the new view, which was smaller by one, had
+/// no room for a writer that only this Weir did not reach.
+#[test]
+fn without_addresses_a_node_in_the_view_before_may_be_the_one_that_is_missing() {
+    let mut world = started();
+    settle(&mut world, |world| auto(world, &[0, 1, 2], 3));
+    world.see(0, Err(refused()));
+    world.decide();
+    world.pass(world.policy.galera[0].choices.unconfirmed_failover_ms);
+    world.see_changed(1, |state| {
+        (state.cluster_conf_id, state.cluster_size) = (4, 2);
+        state.members = vec!["AUTO".to_owned(); 2];
+    });
+    world.decide();
+    let writer = &world.roles.hostgroup(100)[0];
+    assert_eq!(writer.endpoint, node(1));
+    assert!(writer.reason.to_string().ends_with("although the cluster still has it"), "{}", writer.reason);
+}
