@@ -30,7 +30,7 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("start.md", "-- Weir's monitor.", Place::Server),
     ("several-weirs.md", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*", Place::Server),
     ("eviction.md", "CREATE USER weir_assist", Place::Server),
-    ("replay.md", "CREATE DATABASE IF NOT EXISTS weir;", Place::Server),
+    ("commit-outcome.md", "CREATE DATABASE IF NOT EXISTS weir;", Place::Server),
     ("admin.md", "INSERT INTO mysql_servers", Place::EmptyWeir),
     ("start.md", "-- a plain read", Place::Data),
     ("query-rules-routing.md", "/* hostgroup=10 */", Place::Data),
