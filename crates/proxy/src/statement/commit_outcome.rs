@@ -104,7 +104,7 @@ impl Work<'_> {
     /// without; else the error is the COMMIT's.
     pub(crate) fn marker_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         if let Some(log) = &mut self.session.transaction.log {
-            (log.marker, log.is_marker_refused) = (None, true);
+            log.marker = None;
         }
         if self.session.is_wrapped() && !HARMLESS.contains(&error.code) {
             return self.write_undone(key, error, text);
@@ -125,6 +125,9 @@ impl Work<'_> {
         if !HARMLESS.contains(&error.code) {
             // It may have undone the transaction: a COMMIT would succeed, and commit nothing.
             return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
+        }
+        if let Some(log) = &mut self.session.transaction.log {
+            log.is_marker_refused = true;
         }
         self.ctx.statistics.totals.outcome_markers_refused += 1;
         if self.pools.outcomes.is_to_warn(self.ctx.now) {

@@ -491,7 +491,7 @@ impl Client {
         let is_state_refused = token.is_some_and(|token| token.wishes.leaves)
             && message.contains("restoring the session's state");
         let is_alone = self.believed.is_autocommit && !self.believed.in_transaction;
-        let writes_alone = matches!(op, Op::Write(_)) && is_alone && rules.marks_commits && !rules.kills;
+        let writes_alone = matches!(op, Op::Write(_)) && is_alone && rules.marks_commits;
         if writes_alone && matches!(code, 1213 | 9001) {
             self.uncommitted.extend(token.map(Token::name));
         }
@@ -504,7 +504,9 @@ impl Client {
                 cluster.given_up.insert(name);
             }
         }
+        // One that has written nothing has no row.
         let is_marked_commit = rules.marks_commits
+            && !self.uncommitted.is_empty()
             && !rules.kills
             && matches!(op, Op::Query(text) if text == "COMMIT")
             && code == 1053;
@@ -512,7 +514,11 @@ impl Client {
             return Err(format!("of a COMMIT nobody is said to know: {message}"));
         }
         let loses_it_alone = ["the statement ran: it may", "with it: transaction: it may"];
-        if writes_alone && code == 1053 && loses_it_alone.iter().any(|words| message.contains(words)) {
+        if writes_alone
+            && !rules.kills
+            && code == 1053
+            && loses_it_alone.iter().any(|words| message.contains(words))
+        {
             return Err(format!("of a write nobody is said to know: {message}"));
         }
         let is_fine = match code {
