@@ -31,8 +31,8 @@ use crate::proxy::WritingSessions;
 
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
-/// So long those have that can leave with their transactions.
-const MOVE_EVERY: Duration = Duration::from_millis(100);
+/// How long sessions take to leave that can take their transactions along.
+const MOVE_WAIT: Duration = Duration::from_millis(100);
 /// How long it may take until the monitor sees that the role has moved: some looks at each server.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
@@ -257,7 +257,7 @@ impl OperationRunner {
         while !writing.is_empty() && sessions_of(&writing) < before {
             before = sessions_of(&writing);
             self.context.proxy.move_writers(from);
-            writing = self.wait_writers(plan, MOVE_EVERY)?;
+            writing = self.wait_writers(plan, MOVE_WAIT)?;
         }
         if !writing.is_empty() && order.force {
             progress.tell(format!("closing {}", in_words(&writing)));

@@ -5,6 +5,7 @@
 mod support;
 
 use support::bench::Bench;
+use support::{run, value};
 use weir_config::MysqlVariables;
 use weir_protocol::command::{put_reset_connection, put_stmt_prepare};
 use weir_protocol::frame;
@@ -21,21 +22,6 @@ fn hostgroup(history: Option<&str>) -> Hostgroup {
 
 fn bench(history: Option<&str>) -> Bench {
     Bench::new(1, &[10], hostgroup(history), MysqlVariables::default())
-}
-
-/// The error, if the statement has one.
-fn run(bench: &mut Bench, client: usize, sql: &str) -> Option<(u16, String)> {
-    bench.clients[client].got.clear();
-    bench.query(client, sql);
-    assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}");
-    bench.error(client)
-}
-
-/// What a server gets for a SELECT of a variable, between the quotes; the whole text if there are none.
-fn value(bench: &mut Bench, client: usize, variable: &str) -> String {
-    assert_eq!(run(bench, client, &format!("SELECT {variable} AS v")), None);
-    let (_, text) = bench.log.last().unwrap();
-    text.split('\'').nth(1).unwrap_or(text).to_owned()
 }
 
 fn level(bench: &mut Bench, client: usize) -> String {

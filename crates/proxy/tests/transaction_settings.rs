@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use support::bench::Bench;
+use support::{run, value};
 use weir_config::MysqlVariables;
 use weir_protocol::command::put_reset_connection;
 use weir_proxy::snapshot::{Account, Hostgroup};
@@ -40,21 +41,6 @@ fn bench(is_on: bool, bob: TransactionSettings, rules: &[QueryRule]) -> Bench {
     let rules = Rules::compile(rules, &[], Options::default()).unwrap();
     bench.publish_rules(rules, [(0, writers), (1, support::hostgroup([1]))]);
     bench
-}
-
-/// The error, if the statement has one.
-fn run(bench: &mut Bench, client: usize, sql: &str) -> Option<(u16, String)> {
-    bench.clients[client].got.clear();
-    bench.query(client, sql);
-    assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}");
-    bench.error(client)
-}
-
-/// What a server gets for a SELECT of a variable.
-fn value(bench: &mut Bench, client: usize, variable: &str) -> String {
-    assert_eq!(run(bench, client, &format!("SELECT {variable} AS v")), None);
-    let (_, text) = bench.log.last().unwrap();
-    text.split('\'').nth(1).unwrap_or(text).to_owned()
 }
 
 fn values(bench: &mut Bench, client: usize) -> (String, String) {

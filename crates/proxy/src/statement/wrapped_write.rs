@@ -175,7 +175,7 @@ impl Work<'_> {
         self.tell_of_write(ok.session_state)
     }
 
-    /// Its client gets the OK that was kept; `false` if there is none.
+    /// Its client gets the OK that was kept, and what it was wrapped in is over.
     pub(crate) fn tell_of_write(&mut self, session_state: &[u8]) -> Result<(), BrokenReply> {
         let kept = self.session.wrapped_mut().and_then(|wrapped| wrapped.ok.take());
         self.session.free_outcome_row();

@@ -222,3 +222,18 @@ pub fn error(sequence: u8, code: u16, message: &str) -> Vec<u8> {
     frame::packet(&mut out, &mut sequence, |out| err.write(out));
     out
 }
+
+/// The error, if the statement has one.
+pub fn run(bench: &mut bench::Bench, client: usize, sql: &str) -> Option<(u16, String)> {
+    bench.clients[client].got.clear();
+    bench.query(client, sql);
+    assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}");
+    bench.error(client)
+}
+
+/// What a server gets for a SELECT of a variable, between the quotes; the whole text if there are none.
+pub fn value(bench: &mut bench::Bench, client: usize, variable: &str) -> String {
+    assert_eq!(run(bench, client, &format!("SELECT {variable} AS v")), None);
+    let (_, text) = bench.log.last().unwrap();
+    text.split('\'').nth(1).unwrap_or(text).to_owned()
+}
