@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("commit_outcome::a_write_alone_is_known", alone),
         Case::parallel("commit_outcome::a_write_alone_leaves_what_it_leaves_at_a_server", as_at_server),
         Case::parallel("commit_outcome::without_rights_nothing_is_marked", without_rights),
-        Case::parallel("commit_outcome::old_rows_are_removed", swept),
+        Case::serial("commit_outcome::old_rows_are_removed", swept),
         Case::serial("commit_outcome::every_commit_is_known_when_writers_die", |env| {
             replay::killed_writer(env, true)
         }),

@@ -17,7 +17,7 @@ use crate::switchover::{wait_writer, writer};
 pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("silent::reads_go_on_when_a_reader_falls_silent_and_it_comes_back", reader),
-        Case::parallel("silent::writes_wait_for_the_successor_of_a_silent_writer", silent_writer),
+        Case::serial("silent::writes_wait_for_the_successor_of_a_silent_writer", silent_writer),
     ]
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("takeover::one_that_can_t_start_changes_nothing", faults),
         Case::parallel("takeover::one_that_is_killed_before_it_is_ready_changes_nothing", killed_new),
         Case::parallel("takeover::one_whose_predecessor_is_killed_goes_on_alone", killed_old),
-        Case::parallel("takeover::the_writer_stays_where_it_is", writer_stays),
+        Case::serial("takeover::the_writer_stays_where_it_is", writer_stays),
         Case::parallel("takeover::admins_and_scrapers_are_not_refused", admin_and_http::nobody_is_refused),
         Case::parallel("takeover::nothing_is_saved_meanwhile", admin_and_http::nothing_is_saved),
         Case::parallel("takeover::a_signal_starts_the_new_version", by_signal),
