@@ -140,17 +140,17 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Has `to` come before the present writer of a cluster, if it can write; returns when the next roles have been
-    /// published. With an epoch the role moves when the epoch row says so, and until then the order stands: see
+    /// Has `to` come before `from`, the present writer of a cluster, if it can write; returns when the next roles have been
+    /// published. If there is another writer by then, nothing happens. With an epoch the role moves when the epoch row says so, and until then the order stands: see
     /// [`Planner::switch_ends`].
-    pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
-        self.order(writer_hostgroup, to, SwitchStep::Move);
+    pub fn switch(&self, writer_hostgroup: u32, from: &Endpoint, to: &Endpoint) {
+        self.order(writer_hostgroup, from, to, SwitchStep::Move);
     }
 
-    /// Has the other Weirs in front of a cluster hold for a switchover to `to`, if there are any. Those that may still
+    /// Has the other Weirs in front of a cluster hold for a switchover from `from` to `to`, if there are any. Those that may still
     /// write are in [`weir_topology::Leadership::awaited`].
-    pub fn ask_to_hold(&self, writer_hostgroup: u32, to: &Endpoint) {
-        self.order(writer_hostgroup, to, SwitchStep::Ask);
+    pub fn ask_to_hold(&self, writer_hostgroup: u32, from: &Endpoint, to: &Endpoint) {
+        self.order(writer_hostgroup, from, to, SwitchStep::Ask);
     }
 
     /// A planned change is given up; one that has been made stays.
@@ -158,9 +158,10 @@ impl Planner {
         let _ = self.events.send(Event::SwitchEnds { writer_hostgroup });
     }
 
-    fn order(&self, writer_hostgroup: u32, to: &Endpoint, step: SwitchStep) {
+    fn order(&self, writer_hostgroup: u32, from: &Endpoint, to: &Endpoint, step: SwitchStep) {
         let (published, is_published) = sync_channel(0);
-        let switch = Switch { writer_hostgroup, to: to.clone(), step, ordered_at: 0 };
+        let (from, to) = (from.clone(), to.clone());
+        let switch = Switch { writer_hostgroup, from, to, step, ordered_at: 0 };
         if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }

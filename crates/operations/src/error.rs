@@ -99,6 +99,14 @@ pub enum SwitchoverError {
         /// The target.
         to: Endpoint,
     },
+    /// The order was to leave another writer than the one that there is now.
+    #[error("the writer role has moved from {from} to {to} meanwhile")]
+    MovedMeanwhile {
+        /// The writer when the switchover was planned.
+        from: Endpoint,
+        /// The writer now.
+        to: Endpoint,
+    },
     /// A worker that has not answered may still let sessions write.
     #[error("a worker has been too busy to answer for seconds")]
     BusyWorker,

@@ -155,7 +155,7 @@ impl OperationRunner {
 
     /// Has the other Weirs hold; [`OperationRunner::wait_others`] waits until they do.
     pub(crate) fn ask_others(&self, plan: &Plan<'_>) {
-        self.context.planner.ask_to_hold(plan.order.writer_hostgroup, &plan.to);
+        self.context.planner.ask_to_hold(plan.order.writer_hostgroup, &plan.from, &plan.to);
     }
 
     /// Waits until no other Weir's session may write to the old writer.
@@ -169,6 +169,10 @@ impl OperationRunner {
             // Two that ask at the same moment: nobody is asked for the one that came later.
             if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(cause);
+            }
+            if let Some(to) = group.writers.first().filter(|_| !group.writers.contains(&plan.from)) {
+                let (from, to) = (plan.from.clone(), to.clone());
+                return Err(SwitchoverError::MovedMeanwhile { from, to });
             }
             let leadership = group.leadership.as_ref();
             let awaited = leadership.map(|leadership| leadership.awaited.clone()).unwrap_or_default();

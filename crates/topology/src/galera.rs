@@ -285,7 +285,7 @@ impl<'a> Cluster<'a> {
             heavier.map(|(member, _)| member.endpoint).collect()
         };
         // Else the present writers come first and in their order.
-        let switch = self.switch.filter(|_| self.leadership.is_none());
+        let switch = self.switch.filter(|switch| self.leadership.is_none() && before.contains(&switch.from));
         candidates.sort_by_key(|(member, state)| {
             (
                 switch.is_none_or(|switch| switch.to != *member.endpoint || switch.step != SwitchStep::Move),

@@ -251,7 +251,8 @@ impl<'a> Cluster<'a> {
     /// The members whose obstacle to writing (none: no obstacle) is accepted, the best writer first.
     fn candidates(&self, accepted: impl Fn(Option<Reason>) -> bool) -> Vec<Endpoint> {
         let before = self.before.last_writers();
-        let switch = self.switch.filter(|switch| switch.step == SwitchStep::Move);
+        let moves = |switch: &&Switch| switch.step == SwitchStep::Move && before.contains(&switch.from);
+        let switch = self.switch.filter(moves);
         let mut candidates: Vec<_> =
             healthy(&self.members).filter(|(member, _)| accepted(self.cannot_write(member))).collect();
         candidates.sort_by_key(|(member, state)| {

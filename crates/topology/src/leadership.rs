@@ -454,7 +454,7 @@ impl Leadership {
         now: Millis,
     ) {
         let from = (row.epoch, row.version);
-        let switch = switch.filter(|(switch, _)| switch.to != row.writer);
+        let switch = switch.filter(|(switch, _)| switch.from == row.writer && switch.to != row.writer);
         let is_mine = row.switching.as_ref().map(|switching| switching.by == policy.instance);
         let announces = |switch: &Switch| {
             row.version > switch.ordered_at

@@ -45,6 +45,9 @@ pub struct Cleared {
 pub struct Switch {
     /// Names the cluster.
     pub writer_hostgroup: u32,
+    /// The writer whose sessions have ended, or are to. If it is another one by now, the order has lapsed: somebody else
+    /// has moved the role, and nobody asked for the present writer to be left.
+    pub from: Endpoint,
     /// The next writer.
     pub to: Endpoint,
     /// How far it has come.

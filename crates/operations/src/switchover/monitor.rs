@@ -16,16 +16,19 @@ const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
 impl OperationRunner {
     /// Has the target be the writer as soon as it has applied everything.
     pub(super) fn move_with_monitor(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
-        let Plan { order, to, .. } = plan;
+        let Plan { order, from, to, .. } = plan;
         plan.progress.tell(format!("waiting until {to} has applied everything"));
         self.wait_caught_up(to)?;
-        self.context.planner.switch(order.writer_hostgroup, to);
+        self.context.planner.switch(order.writer_hostgroup, from, to);
         if self.has_epoch(order.writer_hostgroup) {
             // Nobody moves it any more if the target has left, or another Weir has taken the announcement away.
             return self.wait_writer_while(plan, to, |group| {
                 let row = group.leadership.as_ref().and_then(|known| Some((known, known.row.as_ref()?)));
                 match row {
                     Some((_, row)) if row.writer == *to => Ok(()),
+                    Some((_, row)) if row.writer != *from => {
+                        Err(SwitchoverError::MovedMeanwhile { from: from.clone(), to: row.writer.clone() })
+                    }
                     Some((known, _)) if !known.is_announced => {
                         Err(SwitchoverError::Unannounced { to: to.clone() })
                     }

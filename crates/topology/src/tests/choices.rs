@@ -140,14 +140,24 @@ fn failback_drained_asks_for_a_switchover() {
     world.pass(1);
     world.decide();
     assert_eq!((world.writer(), proposed(&world)), (Some(1), Some(&node(0))), "the writer stays until then");
-    world.policy.switches =
-        vec![Switch { writer_hostgroup: 100, to: node(0), step: SwitchStep::Move, ordered_at: 0 }];
+    world.policy.switches = vec![Switch {
+        writer_hostgroup: 100,
+        from: node(1),
+        to: node(0),
+        step: SwitchStep::Move,
+        ordered_at: 0,
+    }];
     world.decide();
     world.policy.switches = Vec::new();
     assert_eq!((world.writer(), proposed(&world)), (Some(0), None));
     // By hand to the lighter one: it lasts for the least time up.
-    world.policy.switches =
-        vec![Switch { writer_hostgroup: 100, to: node(2), step: SwitchStep::Move, ordered_at: 0 }];
+    world.policy.switches = vec![Switch {
+        writer_hostgroup: 100,
+        from: node(0),
+        to: node(2),
+        step: SwitchStep::Move,
+        ordered_at: 0,
+    }];
     world.decide();
     world.policy.switches = Vec::new();
     world.pass(59_999);

@@ -238,8 +238,13 @@ fn the_group_moves_its_primary() {
 fn who_can_be_the_next_primary() {
     let mut world = World::group(group_policy(WriterReads::No));
     assert_eq!(world.roles.groups[0].successors, [node(1), node(2)]);
-    world.policy.switches =
-        vec![Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Move, ordered_at: 0 }];
+    world.policy.switches = vec![Switch {
+        writer_hostgroup: 100,
+        from: node(0),
+        to: node(1),
+        step: SwitchStep::Move,
+        ordered_at: 0,
+    }];
     world.decide();
     assert_eq!(world.picture(), "W R R", "only the group moves its primary");
     world.see_member(1, |state| state.members[1].state = MemberState::Recovering);
@@ -250,8 +255,13 @@ fn who_can_be_the_next_primary() {
     (0..3).for_each(|index| world.see_member(index, multi_primary));
     world.decide();
     assert_eq!(world.roles.groups[0].successors, [node(1), node(2)]);
-    world.policy.switches =
-        vec![Switch { writer_hostgroup: 100, to: node(2), step: SwitchStep::Move, ordered_at: 0 }];
+    world.policy.switches = vec![Switch {
+        writer_hostgroup: 100,
+        from: node(0),
+        to: node(2),
+        step: SwitchStep::Move,
+        ordered_at: 0,
+    }];
     world.decide();
     assert_eq!(world.writer(), Some(2));
     world.policy.switches = Vec::new();

@@ -408,7 +408,8 @@ fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
         world.decide();
         world.roles.groups[0].leadership.clone().unwrap()
     };
-    let switch = Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Ask, ordered_at: 5 };
+    let switch =
+        Switch { writer_hostgroup: 100, from: node(0), to: node(1), step: SwitchStep::Ask, ordered_at: 5 };
     world.policy.switches = vec![switch];
     // Node 0 took over from node 2 a moment ago; b had said that it held for that.
     let early = see(&mut world, read(2, 4, None, 4));

@@ -513,8 +513,13 @@ fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
             seen: world.seen.clone(),
             ..World::unseen(world.policy.clone())
         };
-        world.policy.switches =
-            vec![Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Move, ordered_at: 0 }];
+        world.policy.switches = vec![Switch {
+            writer_hostgroup: 100,
+            from: node(0),
+            to: node(1),
+            step: SwitchStep::Move,
+            ordered_at: 0,
+        }];
         see(&mut world, 5, 3);
         world.policy.switches = Vec::new();
         for keeps in [[14, 90], [90, 14], [14, 90]] {

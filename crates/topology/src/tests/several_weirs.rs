@@ -481,7 +481,8 @@ fn who_starts_later_goes_by_the_row() {
 #[test]
 fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     let (mut a, mut b, tables) = two();
-    let switch = |step| vec![Switch { writer_hostgroup: 100, to: node(2), step, ordered_at: 0 }];
+    let switch =
+        |step| vec![Switch { writer_hostgroup: 100, from: node(0), to: node(2), step, ordered_at: 0 }];
     a.world.policy.switches = switch(SwitchStep::Ask);
     a.settle();
     assert_eq!(a.leadership().awaited, ["b".into()]);
@@ -502,7 +503,8 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     assert_eq!((b.world.writer(), b.leadership().announcement.clear_of), (Some(2), 0));
     assert_eq!([&a, &b].map(|weir| &weir.leadership().deposed), [&None, &None], "nobody had it any more");
     // One that dies in the middle of it is not waited for.
-    a.world.policy.switches = vec![Switch { to: node(0), ..switch(SwitchStep::Ask).remove(0) }];
+    a.world.policy.switches =
+        vec![Switch { from: node(2), to: node(0), ..switch(SwitchStep::Ask).remove(0) }];
     a.settle();
     b.settle();
     assert!(b.leadership().foreign_switch(&asked).is_some());
@@ -521,6 +523,38 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     a.settle();
     b.settle();
     assert!(tables.borrow().row.as_ref().unwrap().switching.is_none());
+}
+
+/// Both want another writer at the same moment; a's order is to leave node 0, which has been left when its turn comes.
+#[test]
+fn an_order_lapses_when_the_role_has_moved_meanwhile() {
+    let (mut a, mut b, tables) = two();
+    let order =
+        |to, step| vec![Switch { writer_hostgroup: 100, from: node(0), to: node(to), step, ordered_at: 0 }];
+    b.world.policy.switches = order(1, SwitchStep::Ask);
+    b.settle();
+    a.world.policy.switches = order(2, SwitchStep::Ask);
+    a.settle();
+    let asked = a.world.policy.epoch.clone().unwrap();
+    let version = a.leadership().foreign_switch(&asked).map(|(_, version)| version).unwrap();
+    a.world.policy.cleared = vec![Cleared { writer_hostgroup: 100, version }];
+    b.world.policy.switches = order(1, SwitchStep::Move);
+    for _ in 0..2 {
+        a.settle();
+        b.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(1), Some(1)));
+    for step in [SwitchStep::Ask, SwitchStep::Move] {
+        a.world.policy.switches = order(2, step);
+        a.settle();
+        assert!(!a.leadership().is_announced && tables.borrow().row.as_ref().unwrap().switching.is_none());
+        assert_eq!(a.world.writer(), Some(1));
+    }
+    // Ordered anew it goes through.
+    a.world.policy.switches = order(2, SwitchStep::Ask);
+    a.world.policy.switches[0].from = node(1);
+    a.settle();
+    assert!(tables.borrow().row.as_ref().unwrap().switching.is_some());
 }
 
 #[test]

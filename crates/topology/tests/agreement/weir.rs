@@ -190,6 +190,7 @@ impl Weir {
         let asks = self.switchover.as_ref().filter(|switchover| switchover.step != Step::Begins);
         let switch = |switchover: &Switchover| Switch {
             writer_hostgroup: WRITERS,
+            from: server(switchover.from),
             to: server(switchover.to),
             step: SwitchStep::Ask,
             ordered_at: switchover.ordered_at,

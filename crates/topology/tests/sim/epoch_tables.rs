@@ -90,9 +90,7 @@ pub(crate) struct EpochState {
     /// Writes under way: its own row, and a proposal.
     under_way: [Option<(usize, Time)>; 2],
     /// A planned change that it makes.
-    pub(crate) switch: Option<(usize, SwitchStep, Time)>,
-    /// The row's version when that was ordered.
-    pub(crate) ordered_at: u64,
+    pub(crate) switch: Option<(Switch, Time)>,
     /// Its clients hold for a switchover, its own or another's.
     pub(crate) holds: bool,
     /// Writes of its clients that have not been answered, and when they were sent.
@@ -142,25 +140,23 @@ impl Weir {
         self.settings.policy.cleared = cleared.into_iter().collect();
         let writer =
             self.leadership().and_then(|leadership| leadership.row.as_ref()).map(|row| row.writer.clone());
-        if let Some((to, step, since)) = &mut self.epoch_state.switch {
-            let is_made = writer == Some(endpoint(*to)) && *step == SwitchStep::Move;
-            if is_made || context.now > *since + SWITCH_TIMEOUT {
-                self.epoch_state.switch = None;
-            }
-        }
+        // Made, or moved elsewhere by somebody else, or it takes too long.
+        self.epoch_state.switch.take_if(|(switch, since)| {
+            writer.as_ref().is_some_and(|writer| *writer != switch.from)
+                || context.now > *since + SWITCH_TIMEOUT
+        });
         let agreed = self
             .leadership()
             .is_some_and(|leadership| leadership.awaited.is_empty() && leadership.is_announced);
-        if let Some((_, step, since)) = &mut self.epoch_state.switch
+        if let Some((switch, since)) = &mut self.epoch_state.switch
             && agreed
             && is_clear
             && context.now > *since
         {
-            *step = SwitchStep::Move;
+            switch.step = SwitchStep::Move;
         }
-        let ordered_at = self.epoch_state.ordered_at;
-        let switch = |(to, step, _)| Switch { writer_hostgroup: WRITERS, to: endpoint(to), step, ordered_at };
-        self.settings.policy.switches = self.epoch_state.switch.into_iter().map(switch).collect();
+        let planned = self.epoch_state.switch.iter();
+        self.settings.policy.switches = planned.map(|(switch, _)| switch.clone()).collect();
     }
 }
 

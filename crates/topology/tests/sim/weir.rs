@@ -510,18 +510,21 @@ impl Weir {
 
     /// A planned change of the writer.
     pub(crate) fn switch_to(&mut self, node: usize, now: Time) {
-        if self.settings.policy.epoch.is_some() {
-            let row = self.leadership().and_then(|leadership| leadership.row.as_ref());
-            self.epoch_state.ordered_at = row.map_or(0, |row| row.version);
-            self.epoch_state.switch = Some((node, SwitchStep::Ask, now));
-            return;
-        }
-        self.settings.policy.switches = vec![Switch {
+        let Some(from) = self.roles.groups.first().and_then(|group| group.last_wrote.first()) else { return };
+        let has_epoch = self.settings.policy.epoch.is_some();
+        let row = self.leadership().and_then(|leadership| leadership.row.as_ref());
+        let switch = Switch {
             writer_hostgroup: WRITERS,
+            from: from.clone(),
             to: endpoint(node),
-            step: SwitchStep::Move,
-            ordered_at: 0,
-        }];
+            step: if has_epoch { SwitchStep::Ask } else { SwitchStep::Move },
+            ordered_at: row.map_or(0, |row| row.version),
+        };
+        if has_epoch {
+            self.epoch_state.switch = Some((switch, now));
+        } else {
+            self.settings.policy.switches = vec![switch];
+        }
     }
 
     /// Begins the switchover that a Weir makes by itself, where the role goes back in order; whether it has.

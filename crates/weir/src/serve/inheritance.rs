@@ -199,7 +199,7 @@ fn keep_writers(predecessor: &Predecessor, monitor: &Monitor, roles: &LatestRole
         if group.flavour != Flavour::Galera || has_row || *chosen == known {
             continue;
         }
-        monitor.planner().switch(hostgroup, &known);
+        monitor.planner().switch(hostgroup, chosen, &known);
         let is_kept = roles.latest().group(hostgroup).is_some_and(|group| group.writers == [known.clone()]);
         if is_kept {
             tracing::info!(hostgroup, writer = %known, "the writer is the same as in the old process");
