@@ -41,7 +41,6 @@ pub(crate) fn trials() -> Vec<Case> {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const DEADLOCK: u16 = 1213;
-const BYTES_MAX: i64 = 64 << 10;
 const REPLAYED: &str = "Weir_transactions_replayed";
 const LOST: &str = "Weir_transactions_lost";
 
@@ -54,26 +53,26 @@ pub(crate) struct Place<'e> {
 }
 
 impl<'e> Place<'e> {
-    fn new(env: &'e Env, bytes_max: i64) -> Result<Self, Box<dyn Error>> {
-        Self::with(env, bytes_max, "off")
+    fn new(env: &'e Env, replay: &str) -> Result<Self, Box<dyn Error>> {
+        Self::with(env, replay, "off")
     }
 
     /// The same with a way to know how a COMMIT has ended.
-    pub(crate) fn with(env: &'e Env, bytes_max: i64, outcome: &str) -> Result<Self, Box<dyn Error>> {
-        Self::configured(env, bytes_max, outcome, |_| ())
+    pub(crate) fn with(env: &'e Env, replay: &str, outcome: &str) -> Result<Self, Box<dyn Error>> {
+        Self::configured(env, replay, outcome, |_| ())
     }
 
     /// The same; `configure` says more of Weir's configuration.
     pub(crate) fn configured(
         env: &'e Env,
-        bytes_max: i64,
+        replay: &str,
         outcome: &str,
         configure: impl FnOnce(&mut WeirConfig),
     ) -> Result<Self, Box<dyn Error>> {
         let admin = env.free_address()?;
         let row = [
             ("hostgroup_id", hostgroup::WRITER.into()),
-            ("transaction_replay_max_bytes", bytes_max.into()),
+            ("transaction_replay", replay.into()),
             ("deadlock_retries", 5.into()),
             ("commit_outcome", outcome.into()),
         ];
@@ -127,7 +126,7 @@ impl<'e> Place<'e> {
 
 /// Statements of all kinds before and behind the loss; the client sees what it would have seen.
 fn goes_on(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     for begin in ["BEGIN", "START TRANSACTION", "SET autocommit = 0"] {
         let before: Vec<String> = place.rows("SELECT COUNT(*) FROM t")?;
         let replayed = place.count(REPLAYED)?;
@@ -166,7 +165,7 @@ fn goes_on(env: &Env) -> CaseResult {
 
 /// What the client has read is not true any more: it begins again, with the same session.
 fn differs(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut client = place.session()?;
     client.run("BEGIN")?;
     client.run("INSERT INTO child VALUES (1, 'mine')")?;
@@ -185,7 +184,7 @@ fn differs(env: &Env) -> CaseResult {
 }
 
 fn never(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut setup = place.session()?;
     setup.run("CREATE TABLE plain (id INT) ENGINE = MyISAM")?;
     setup.run("CREATE TABLE triggers (id INT)")?;
@@ -248,7 +247,7 @@ fn never(env: &Env) -> CaseResult {
 
 /// Numbers that statements take from the one before, on nodes that count differently.
 fn numbers(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut setup = place.session()?;
     setup.run("CREATE TABLE branch (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
     setup.run("CREATE TABLE leaf (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
@@ -289,7 +288,7 @@ fn numbers(env: &Env) -> CaseResult {
 
 /// What can't be run again in the same way is told, and nothing of it is there.
 fn looks_the_same(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     for (statements, last) in [
         (&["SET last_insert_id = 5", "INSERT INTO child VALUES (LAST_INSERT_ID(), 'x')"][..], "COMMIT"),
         // It is refused, and the transaction before it goes on.
@@ -327,7 +326,7 @@ fn looks_the_same(env: &Env) -> CaseResult {
 
 /// Two sessions meet, and one of them runs again on the connection that alone knows its LAST_INSERT_ID().
 fn deadlock_keeps_id(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut rows = place.session()?;
     rows.run("INSERT INTO child VALUES (1, '0'), (2, '0')")?;
     thread::scope(|scope| -> CaseResult {
@@ -379,7 +378,7 @@ fn deadlock_keeps_id(env: &Env) -> CaseResult {
 }
 
 fn switched_off(env: &Env) -> CaseResult {
-    let place = Place::new(env, 0)?;
+    let place = Place::new(env, "off")?;
     let mut client = place.session()?;
     client.run("BEGIN")?;
     client.run("INSERT INTO child VALUES (1, 'mine')")?;
@@ -391,7 +390,7 @@ fn switched_off(env: &Env) -> CaseResult {
 }
 
 fn rolls_back(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut client = place.session()?;
     client.run("BEGIN")?;
     client.run("INSERT INTO child VALUES (1, 'mine')")?;
@@ -406,7 +405,7 @@ fn rolls_back(env: &Env) -> CaseResult {
 /// told of the deadlocks between them.
 fn meets(env: &Env) -> CaseResult {
     const EACH: usize = 40;
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     place.session()?.run("INSERT INTO child VALUES (1, '0'), (2, '0')")?;
     let told = AtomicUsize::new(0);
     thread::scope(|scope| -> CaseResult {
@@ -452,7 +451,7 @@ fn meets(env: &Env) -> CaseResult {
 
 /// A session that stays in its transaction is not closed: its transaction goes on at the next writer.
 fn moved(env: &Env) -> CaseResult {
-    let place = Place::new(env, BYTES_MAX)?;
+    let place = Place::new(env, "on")?;
     let mut client = place.session()?;
     let hostgroup = hostgroup::WRITER.to_string();
     for (at, force) in [&[][..], &["--force"]].into_iter().enumerate() {
@@ -486,7 +485,7 @@ pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
         crate::commit_outcome::make_outcomes(env)?;
         env.wait_applied()?;
     }
-    let place = Place::with(env, BYTES_MAX, if is_marked { "marker" } else { "off" })?;
+    let place = Place::with(env, "safe", if is_marked { "marker" } else { "off" })?;
     let node_of = |addr: &str| -> Result<usize, Box<dyn Error>> {
         let nodes = env.cluster()?.nodes();
         let at =

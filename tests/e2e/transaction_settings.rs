@@ -20,9 +20,11 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("transaction_settings::a_session_sets_its_own_on_mysql", |env| {
             variables(env.mysql_weir(2)?.addr())
         }),
-        Case::parallel("transaction_settings::replay_where_the_hostgroup_has_none", |env| replays(env, 0)),
+        Case::parallel("transaction_settings::replay_where_the_hostgroup_has_none", |env| {
+            replays(env, "off")
+        }),
         Case::parallel("transaction_settings::no_replay_where_the_hostgroup_has_it", |env| {
-            replays(env, 64 << 10)
+            replays(env, "on")
         }),
         Case::parallel("transaction_settings::markers_where_the_hostgroup_has_none", |env| marks(env, "off")),
         Case::parallel("transaction_settings::no_markers_where_the_hostgroup_has_them", |env| {
@@ -42,17 +44,17 @@ fn variables(weir: SocketAddrV4) -> CaseResult {
         let rows = client.rows("SELECT @@weir_replay, @@session.weir_commit_outcome")?;
         ensure!(rows == [expected], "after {after}: {rows:?}");
         let theirs = neighbour.rows("SELECT @@weir_replay, @@weir_commit_outcome")?;
-        ensure!(theirs == [["OFF", "off"]], "the neighbour has {theirs:?}");
+        ensure!(theirs == [["SAFE", "off"]], "the neighbour has {theirs:?}");
         Ok(())
     };
-    shows(&mut client, ["OFF", "off"], "the login")?;
+    shows(&mut client, ["SAFE", "off"], "the login")?;
     for (sql, expected) in [
         ("SET weir_replay = ON", ["ON", "off"]),
         ("SET SESSION weir_commit_outcome = 'Marker', @@weir_replay = 0", ["OFF", "marker"]),
         ("SET @before = @@weir_commit_outcome, weir_replay = 1 + 0", ["ON", "marker"]),
         ("SET weir_replay = CONCAT('o', 'ff'), wait_timeout = 77, weir_commit_outcome = off", ["OFF", "off"]),
         ("SET weir_commit_outcome = @before, weir_replay = TRUE", ["ON", "marker"]),
-        ("SET weir_commit_outcome = DEFAULT, weir_replay = DEFAULT", ["OFF", "off"]),
+        ("SET weir_commit_outcome = DEFAULT, weir_replay = DEFAULT", ["SAFE", "off"]),
     ] {
         client.run(sql)?;
         shows(&mut client, expected, sql)?;
@@ -62,8 +64,8 @@ fn variables(weir: SocketAddrV4) -> CaseResult {
     client.refused("SET weir_commit_outcome = 1", WRONG_VALUE)?;
     client.refused("SET wait_timeout = 78, weir_replay = 1, weir_commit_outcome = NULL", WRONG_VALUE)?;
     let message = client.refused("SET GLOBAL weir_replay = ON", LOCAL_VARIABLE)?;
-    ensure!(message.contains("weir_hostgroups.transaction_replay_max_bytes"), "{message}");
-    shows(&mut client, ["OFF", "off"], "what was refused")?;
+    ensure!(message.contains("weir_hostgroups.transaction_replay"), "{message}");
+    shows(&mut client, ["SAFE", "off"], "what was refused")?;
     let set = client.prepare("SET weir_replay = ?, weir_commit_outcome = ?")?;
     client.execute(&set, &[1.into(), "marker".into()])?.done()?;
     shows(&mut client, ["ON", "marker"], "an execution")?;
@@ -72,10 +74,10 @@ fn variables(weir: SocketAddrV4) -> CaseResult {
     let refused = client.execute(&set, &[1.into(), Param::Null])?.error();
     ensure!(refused == Some(WRONG_VALUE), "{refused:?}");
     client.reset()?.done()?;
-    shows(&mut client, ["OFF", "off"], "COM_RESET_CONNECTION")?;
+    shows(&mut client, ["SAFE", "off"], "COM_RESET_CONNECTION")?;
     client.run("SET weir_replay = ON")?;
     client.change_user(Account::APP2, "test")?.done()?;
-    shows(&mut client, ["OFF", "off"], "COM_CHANGE_USER")
+    shows(&mut client, ["SAFE", "off"], "COM_CHANGE_USER")
 }
 
 /// app2, and a rule for statements with a mark, say so.
@@ -113,10 +115,10 @@ fn cases(name: &str, as_hostgroup: &str, otherwise: &str) -> Vec<(Account, Strin
     ]
 }
 
-fn replays(env: &Env, bytes_max: i64) -> CaseResult {
-    let is_on = bytes_max > 0;
+fn replays(env: &Env, replay: &str) -> CaseResult {
+    let is_on = replay == "on";
     let (as_hostgroup, otherwise) = if is_on { ("on", "off") } else { ("off", "on") };
-    let place = Place::configured(env, bytes_max, "off", |config| differ(config, "weir_replay", otherwise))?;
+    let place = Place::configured(env, replay, "off", |config| differ(config, "weir_replay", otherwise))?;
     let begin = |account: Account| -> Result<Session, Box<dyn std::error::Error>> {
         Ok(Session::with(place.weir.addr(), &Login::new(account).schema(&place.schema))?)
     };
@@ -156,7 +158,7 @@ fn replays(env: &Env, bytes_max: i64) -> CaseResult {
 fn marks(env: &Env, of_hostgroup: &str) -> CaseResult {
     let is_on = of_hostgroup == "marker";
     let otherwise = if is_on { "off" } else { "marker" };
-    let (weir, forwarder, _, schema) = cutting(env, ANSWER_LOST, of_hostgroup, 0, |config| {
+    let (weir, forwarder, _, schema) = cutting(env, ANSWER_LOST, of_hostgroup, "off", |config| {
         differ(config, "weir_commit_outcome", otherwise);
     })?;
     for (account, said, begins, is_as_hostgroup) in cases("weir_commit_outcome", of_hostgroup, otherwise) {

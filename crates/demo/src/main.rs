@@ -64,7 +64,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     println!("starting Weir on {LISTEN}");
     let mut config = WeirConfig::for_cluster(&cluster, LISTEN);
     // Transactions whose node stops go on at the next writer.
-    config.replay(hostgroup::WRITER);
+    config.marks_commits(hostgroup::WRITER);
     cluster.node(1).root_query(OUTCOMES_TABLE)?;
     let weir = Weir::start(&binary, &config, cluster.dir(), "weir")?;
     println!(

@@ -100,7 +100,7 @@ pub(crate) fn start_weir(
     let mut config = stage.servers()?.weir_config(preflight::free_address(Ipv4Addr::LOCALHOST)?);
     change(&mut config);
     if stage.args.replay {
-        config.replay(hostgroup::WRITER);
+        config.marks_commits(hostgroup::WRITER);
         let node = stage.cluster()?.nodes().iter().find(|node| node.is_running());
         node.map(|node| node.root_query(OUTCOMES_TABLE)).transpose()?;
     }

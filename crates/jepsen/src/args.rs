@@ -66,9 +66,9 @@ pub(crate) struct Args {
     /// Isolation of the transactions [default: repeatable-read on Galera, serializable on a group]
     #[arg(long, value_name = "LEVEL")]
     isolation: Option<Isolation>,
-    /// Weir's transaction_replay_max_bytes; 0: no transaction runs again
-    #[arg(long, default_value_t = 262_144, value_name = "BYTES")]
-    pub(crate) replay_bytes: i64,
+    /// Weir's transaction_replay: off, safe or on
+    #[arg(long, default_value = "safe", value_parser = ["off", "safe", "on"], value_name = "WHEN")]
+    pub(crate) replay: String,
     /// Leave COMMITs unmarked whose answer is lost (commit_outcome = off): their clients are told that nobody knows
     #[arg(long)]
     pub(crate) no_marker: bool,

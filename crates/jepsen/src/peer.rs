@@ -16,6 +16,8 @@ use crate::stage::{CHECK_USER, Stage};
 const READY_TIMEOUT_S: u64 = 90;
 /// Times that a transaction which a server has undone runs again.
 const DEADLOCK_RETRIES: i64 = 3;
+/// Long enough for each transaction of the workloads.
+const LOG_BYTES_MAX: i64 = 256 << 10;
 
 /// Running proxies, or none; ended with it.
 #[derive(Debug)]
@@ -150,7 +152,8 @@ fn weir(setup: &Setup, stage: &Stage<'_>) -> Result<Slot, Error> {
         "weir_hostgroups",
         &[
             ("hostgroup_id", hostgroup::WRITER.into()),
-            ("transaction_replay_max_bytes", stage.args.replay_bytes.into()),
+            ("transaction_replay", stage.args.replay.as_str().into()),
+            ("transaction_replay_max_bytes", LOG_BYTES_MAX.into()),
             ("commit_outcome", if stage.args.no_marker { "off" } else { "marker" }.into()),
             ("deadlock_retries", DEADLOCK_RETRIES.into()),
         ],

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
-use weir_routing::{Consistency, Rules};
+use weir_routing::{Consistency, ReplayMode, Rules};
 use weir_session::login::{Credential, Passwords};
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
@@ -171,10 +171,14 @@ pub struct Hostgroup {
     pub consistency_timeout: Duration,
     /// How often a statement with autocommit is run again that its server has undone (1213).
     pub deadlock_retries: u32,
-    /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
+    /// Whether transactions run again where their server is lost.
+    pub transaction_replay: ReplayMode,
+    /// How long the log of such a transaction may become, in bytes.
     pub transaction_replay_max_bytes: u32,
     /// Transactions that write have a row of their own in `weir.outcomes`, which says whether they were committed.
     pub marks_commits: bool,
+    /// What a server writes without a transaction stays with it.
+    pub replicates_transactions_only: bool,
     /// What makes a server wait by itself until it has everything.
     pub strict: StrictRead,
     /// In which time a member that was away comes back to its full share.

@@ -11,14 +11,15 @@ use support::{run, value};
 use weir_config::MysqlVariables;
 use weir_protocol::command::put_reset_connection;
 use weir_proxy::snapshot::{Account, Hostgroup};
-use weir_routing::{CommitOutcome, Options, QueryRule, Rules, TransactionSettings};
+use weir_routing::{CommitOutcome, Options, QueryRule, ReplayMode, Rules, TransactionSettings};
 
 const MARKER: TransactionSettings =
-    TransactionSettings { replays: None, commit_outcome: Some(CommitOutcome::Marker) };
+    TransactionSettings { replay: None, commit_outcome: Some(CommitOutcome::Marker) };
 const UNMARKED: TransactionSettings =
-    TransactionSettings { replays: None, commit_outcome: Some(CommitOutcome::Off) };
-const REPLAYED: TransactionSettings = TransactionSettings { replays: Some(true), commit_outcome: None };
-const LEFT: TransactionSettings = TransactionSettings { replays: Some(false), commit_outcome: None };
+    TransactionSettings { replay: None, commit_outcome: Some(CommitOutcome::Off) };
+const REPLAYED: TransactionSettings =
+    TransactionSettings { replay: Some(ReplayMode::On), commit_outcome: None };
+const LEFT: TransactionSettings = TransactionSettings { replay: Some(ReplayMode::Off), commit_outcome: None };
 
 /// The user, with settings of its own.
 fn user(name: &str, transactions: TransactionSettings) -> Arc<Account> {
@@ -34,7 +35,8 @@ fn bench(is_on: bool, bob: TransactionSettings, rules: &[QueryRule]) -> Bench {
     bench.users = vec![support::account("app", 0), user("bob", bob)];
     let writers = Hostgroup {
         reader_hostgroup: Some(1),
-        transaction_replay_max_bytes: if is_on { 64 << 10 } else { 0 },
+        transaction_replay: if is_on { ReplayMode::Safe } else { ReplayMode::Off },
+        transaction_replay_max_bytes: 64 << 10,
         marks_commits: is_on,
         ..support::hostgroup([0])
     };
@@ -92,8 +94,9 @@ fn who_says_something_first_counts() {
         transactions,
         ..QueryRule::default()
     };
-    let on = TransactionSettings { replays: Some(true), commit_outcome: Some(CommitOutcome::Marker) };
-    let off = TransactionSettings { replays: Some(false), commit_outcome: Some(CommitOutcome::Off) };
+    let on =
+        TransactionSettings { replay: Some(ReplayMode::On), commit_outcome: Some(CommitOutcome::Marker) };
+    let off = TransactionSettings { replay: Some(ReplayMode::Off), commit_outcome: Some(CommitOutcome::Off) };
     let of_begin = |transactions| vec![rule("^BEGIN", transactions)];
     let of_insert = |transactions| vec![rule("^(INSERT|COMMIT)", transactions)];
     let set_on: &[&str] = &["SET weir_replay = ON", "SET weir_commit_outcome = 'marker'"];
@@ -140,6 +143,7 @@ fn a_session_sets_and_shows_them() {
         ("SET SESSION weir_replay := 1, @@weir_commit_outcome = 'off'", text("ON", "off")),
         ("SET @@session.weir_replay = FALSE", text("OFF", "off")),
         ("SET weir_replay = 'On'", text("ON", "off")),
+        ("SET weir_replay = Safe", text("SAFE", "off")),
         ("SET weir_replay = DEFAULT, LOCAL weir_commit_outcome = marker", text("OFF", "marker")),
         ("SET weir_commit_outcome = DEFAULT", text("OFF", "off")),
     ] {
@@ -150,13 +154,13 @@ fn a_session_sets_and_shows_them() {
         (
             "SET weir_replay = 2",
             1231,
-            "'weir_replay' can't be set to the value of '2' (allowed are ON and OFF)",
+            "'weir_replay' can't be set to the value of '2' (allowed are ON, SAFE and OFF)",
         ),
         ("SET weir_replay = NULL", 1231, "'NULL'"),
         ("SET weir_replay = 'marker'", 1231, "'marker'"),
         ("SET weir_commit_outcome = 1", 1231, "of '1' (allowed are off and marker)"),
         ("SET weir_replay = ON, weir_commit_outcome = 'x'", 1231, "'x'"),
-        ("SET GLOBAL weir_replay = ON", 1228, "weir_hostgroups.transaction_replay_max_bytes"),
+        ("SET GLOBAL weir_replay = ON", 1228, "weir_hostgroups.transaction_replay"),
         ("SET PERSIST weir_commit_outcome = 'off'", 1228, "weir_hostgroups.commit_outcome"),
     ] {
         let (told, message) = run(&mut bench, app, sql).unwrap();

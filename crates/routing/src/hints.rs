@@ -3,7 +3,7 @@
 use weir_sql::{Dialect, Lexer, TokenKind};
 use weir_topology::Gtid;
 
-use crate::{CommitOutcome, Consistency, Decision, TransactionSettings};
+use crate::{CommitOutcome, Consistency, Decision, ReplayMode, TransactionSettings};
 
 /// A first comment is only looked for in so many bytes of a statement.
 const LOOKED_AT_BYTES_MAX: usize = 65_000;
@@ -71,7 +71,7 @@ impl Hints {
             }
             if name == b"weir_replay" {
                 let transactions = &mut hints.transactions;
-                transactions.replays = TransactionSettings::replays_of_word(value).or(transactions.replays);
+                transactions.replay = ReplayMode::of_word(value).or(transactions.replay);
                 continue;
             }
             if name == b"weir_commit_outcome" {
@@ -184,7 +184,7 @@ mod tests {
                 "/* weir_replay=ON; weir_commit_outcome = marker */ START TRANSACTION",
                 Hints {
                     transactions: TransactionSettings {
-                        replays: Some(true),
+                        replay: Some(ReplayMode::On),
                         commit_outcome: Some(CommitOutcome::Marker),
                     },
                     ..Hints::default()
@@ -193,7 +193,7 @@ mod tests {
             (
                 "BEGIN /* weir_replay=0 */",
                 Hints {
-                    transactions: TransactionSettings { replays: Some(false), commit_outcome: None },
+                    transactions: TransactionSettings { replay: Some(ReplayMode::Off), commit_outcome: None },
                     ..Hints::default()
                 },
             ),

@@ -49,4 +49,4 @@ pub use pattern::PATTERN_BYTES_MAX;
 pub use router::{Facts, Router, RoutingResult, Scope, Who};
 pub use row::{FastRoute, FlagWeight, QueryRule};
 pub use rules::{ACTIVE_RULES_MAX, Options, PatternNote, RuleFault, Rules};
-pub use transactions::{CommitOutcome, TransactionSettings};
+pub use transactions::{CommitOutcome, ReplayMode, TransactionSettings};

@@ -2,7 +2,7 @@
 
 use weir_routing::{
     CommitOutcome, Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule,
-    Router, RoutingResult, Rules, TransactionSettings, Who,
+    ReplayMode, Router, RoutingResult, Rules, TransactionSettings, Who,
 };
 
 /// The `app` of the tests, on `shop` from 10.0.0.5 through 10.0.0.1:6033.
@@ -148,8 +148,9 @@ fn rules_are_looked_at_in_order_of_their_ids() {
 
 #[test]
 fn actions_add_up() {
-    let replays = |replays| TransactionSettings { replays: Some(replays), ..TransactionSettings::default() };
-    let marks = TransactionSettings { commit_outcome: Some(CommitOutcome::Marker), ..replays(true) };
+    let replays = |mode| TransactionSettings { replay: Some(mode), ..TransactionSettings::default() };
+    let marks =
+        TransactionSettings { commit_outcome: Some(CommitOutcome::Marker), ..replays(ReplayMode::On) };
     let rows = [
         QueryRule {
             timeout_ms: Some(500),
@@ -163,7 +164,7 @@ fn actions_add_up() {
         QueryRule {
             error_msg: text("no"),
             gtid_from_hostgroup: Some(8),
-            transactions: replays(false),
+            transactions: replays(ReplayMode::Off),
             ..rule(4)
         },
         QueryRule { ok_msg: text("fine"), apply: true, ..rule(5) },
@@ -181,7 +182,10 @@ fn actions_add_up() {
         multiplex: Some(Multiplex::Off),
         consistency: None,
         hinted_consistency: None,
-        transactions: TransactionSettings { commit_outcome: Some(CommitOutcome::Marker), ..replays(false) },
+        transactions: TransactionSettings {
+            commit_outcome: Some(CommitOutcome::Marker),
+            ..replays(ReplayMode::Off)
+        },
         hinted_transactions: TransactionSettings::default(),
         sees_own_writes: true,
         log: Some(true),

@@ -54,9 +54,8 @@ impl WeirConfig {
         config
     }
 
-    /// Has open transactions run again whose server is lost, and their COMMITs looked for. The servers need
-    /// [`OUTCOMES_TABLE`].
-    pub fn replay(&mut self, hostgroup: i64) -> &mut Self {
+    /// Has COMMITs looked for whose server is lost, and long transactions run again. The servers need [`OUTCOMES_TABLE`].
+    pub fn marks_commits(&mut self, hostgroup: i64) -> &mut Self {
         let row = [
             ("hostgroup_id", hostgroup.into()),
             ("transaction_replay_max_bytes", (256 << 10).into()),

@@ -273,6 +273,13 @@ impl<'a> Cluster<'a> {
         candidates
     }
 
+    /// Whether some node was seen that does, and is not known to have stopped.
+    fn replicates_all_tables(&self) -> bool {
+        let says = healthy(&self.members).any(|(_, state)| state.replicates_all_tables);
+        let is_known_of_all = self.members.iter().all(|member| member.state.is_ok());
+        says || (self.before.replicates_all_tables && !is_known_of_all)
+    }
+
     /// Whom the facts choose, and all who could have been chosen, the best first.
     fn choose_writers(&self) -> (Group, Vec<Candidate<'a>>) {
         let before = self.before.last_writers();
@@ -326,6 +333,7 @@ impl<'a> Cluster<'a> {
             writer_view,
             writer_segment: first.map_or(self.before.writer_segment, |state| state.segment),
             successors,
+            replicates_all_tables: self.replicates_all_tables(),
             ..Group::default()
         };
         (group, candidates)

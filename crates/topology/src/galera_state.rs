@@ -35,6 +35,9 @@ pub struct GaleraState {
     pub maintenance: Maintenance,
     /// `read_only`
     pub read_only: bool,
+    /// `wsrep_mode` has REPLICATE_MYISAM or REPLICATE_ARIA, or `wsrep_replicate_myisam` is on: writes to tables without
+    /// transactions reach the other nodes.
+    pub replicates_all_tables: bool,
     /// `wsrep_local_recv_queue`: transactions received and not yet applied.
     pub local_recv_queue: u32,
     /// Share of the time since the last probe for which flow control held the node up, 0..1000 (per mille).
@@ -122,6 +125,13 @@ impl GaleraState {
             "read_only" | "super_read_only" => {
                 self.read_only |= !(value.eq_ignore_ascii_case("OFF") || value == "0")
             }
+            "wsrep_mode" => {
+                let all = ["REPLICATE_MYISAM", "REPLICATE_ARIA"];
+                let mut modes = value.split(',').map(str::trim);
+                self.replicates_all_tables |=
+                    modes.any(|mode| all.iter().any(|all| mode.eq_ignore_ascii_case(all)));
+            }
+            "wsrep_replicate_myisam" => self.replicates_all_tables |= is_on(value),
             "wsrep_local_recv_queue" => self.local_recv_queue = value.parse().unwrap_or(u32::MAX),
             "wsrep_flow_control_paused_ns" => self.flow_control_paused_ns = value.parse().unwrap_or(0),
             "wsrep_last_committed" => self.last_committed = value.parse().unwrap_or(0),

@@ -139,6 +139,8 @@ pub struct Group {
     pub epoch_trouble: Option<EpochTrouble>,
     /// Writers with replication that others have replaced while they were away, and about which nobody has decided since.
     pub replaced: Vec<Endpoint>,
+    /// Galera: a node was seen that replicates writes to tables without transactions, and it may still be so.
+    pub replicates_all_tables: bool,
     /// Galera: what is known of components that all call themselves Primary.
     pub split: Split,
     /// Servers of a Galera cluster that are the same node as another one, under another name.
@@ -314,6 +316,16 @@ impl Roles {
 }
 
 impl Group {
+    /// Whether what a server writes to a table without transactions stays with it: Galera as it is set up usually, and groups,
+    /// whose members refuse such writes. Replicas get everything.
+    pub fn replicates_transactions_only(&self) -> bool {
+        match self.flavour {
+            Flavour::Galera => !self.replicates_all_tables,
+            Flavour::GroupReplication => true,
+            Flavour::Replication => false,
+        }
+    }
+
     fn same_as(&self, other: &Self) -> bool {
         let agreed = |group: &'_ Self| {
             group.leadership.clone().map(|leadership| {

@@ -182,10 +182,13 @@ impl Snapshots {
                 Some(Flavour::GroupReplication) => StrictRead::GroupConsistency,
                 _ => StrictRead::OnWriter,
             };
+            hostgroup.replicates_transactions_only =
+                roles.group(writers).is_some_and(Group::replicates_transactions_only);
             hostgroup.reads = of_writers.map(|row| row.reads).unwrap_or_default();
             let timeout_ms = of_writers.map_or(CONSISTENCY_TIMEOUT_MS, |row| row.consistency_timeout_ms);
             hostgroup.consistency_timeout = Duration::from_millis(timeout_ms.into());
             hostgroup.deadlock_retries = of_writers.map_or(DEADLOCK_RETRIES, |row| row.deadlock_retries);
+            hostgroup.transaction_replay = of_writers.map(|row| row.transaction_replay).unwrap_or_default();
             hostgroup.transaction_replay_max_bytes =
                 of_writers.map_or(TRANSACTION_REPLAY_MAX_BYTES, |row| row.transaction_replay_max_bytes);
             hostgroup.marks_commits =

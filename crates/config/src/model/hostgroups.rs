@@ -1,6 +1,6 @@
 //! Declares `mysql_hostgroup_attributes` and `weir_hostgroups`: what holds for all servers of a hostgroup.
 
-use weir_routing::{CommitOutcome, Consistency};
+use weir_routing::{CommitOutcome, Consistency, ReplayMode};
 
 use crate::field::fields::Fields;
 use crate::value::statements;
@@ -48,7 +48,9 @@ pub struct WeirHostgroup {
     pub consistency_timeout_ms: u32,
     /// How often a statement with autocommit is run again that its server has undone (error 1213), 0 to 10.
     pub deadlock_retries: u32,
-    /// How long the log of a transaction may become, in bytes, that runs again where its server is lost; 0: none is kept.
+    /// Whether transactions run again where their server is lost.
+    pub transaction_replay: ReplayMode,
+    /// How long the log of such a transaction may become, in bytes.
     pub transaction_replay_max_bytes: u32,
     /// How the end of a COMMIT is found out whose answer is lost with its server.
     pub commit_outcome: CommitOutcome,

@@ -1,7 +1,7 @@
 //! Reads the rows of what is said of hostgroups.
 
 use crate::field::fields::{Fields, Row};
-use weir_routing::{CommitOutcome, Consistency};
+use weir_routing::{CommitOutcome, Consistency, ReplayMode};
 
 use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
 use crate::read::servers::required_hostgroup;
@@ -55,6 +55,8 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         word(&mut f, "reads", &[("spread", ReadPreference::Spread), ("fastest", ReadPreference::Fastest)]);
     let consistency_timeout_ms = f.number("consistency_timeout_ms");
     let deadlock_retries = f.number("deadlock_retries");
+    let transaction_replay =
+        word(&mut f, "transaction_replay", &ReplayMode::ALL.map(|mode| (mode.as_str(), mode)));
     let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
     let commit_outcome =
         word(&mut f, "commit_outcome", &CommitOutcome::ALL.map(|outcome| (outcome.as_str(), outcome)));
@@ -67,6 +69,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         reads,
         consistency_timeout_ms,
         deadlock_retries,
+        transaction_replay,
         transaction_replay_max_bytes,
         commit_outcome,
         comment,

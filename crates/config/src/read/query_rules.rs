@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use weir_routing::{
-    CommitOutcome, Consistency, FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule,
+    CommitOutcome, Consistency, FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule, ReplayMode,
     TransactionSettings,
 };
 
@@ -143,7 +143,7 @@ fn attributes(rule: &mut QueryRule, text: &str) -> Result<(), String> {
     }
     rule.consistency = attributes.weir_consistency.map(|word| consistency(&word)).transpose()?;
     rule.transactions = TransactionSettings {
-        replays: attributes.weir_replay.map(|value| replays(&value)).transpose()?,
+        replay: attributes.weir_replay.map(|value| replay_mode(&value)).transpose()?,
         commit_outcome: attributes.weir_commit_outcome.map(|word| commit_outcome(&word)).transpose()?,
     };
     let flag_outs =
@@ -160,14 +160,17 @@ pub(crate) fn consistency(word: &str) -> Result<Consistency, String> {
 }
 
 /// The attribute `weir_replay`: a word, or one of JSON's own values.
-pub(crate) fn replays(value: &Value) -> Result<bool, String> {
+pub(crate) fn replay_mode(value: &Value) -> Result<ReplayMode, String> {
     let word = match value {
-        Value::Bool(replays) => return Ok(*replays),
+        Value::Bool(true) => return Ok(ReplayMode::On),
+        Value::Bool(false) => return Ok(ReplayMode::Off),
         Value::String(word) => word.clone(),
         other => other.to_string(),
     };
-    TransactionSettings::replays_of_word(word.as_bytes())
-        .ok_or_else(|| format!("{REPLAY}: {}", unknown_word(&quotable(&word), &["on", "off"])))
+    ReplayMode::of_word(word.as_bytes()).ok_or_else(|| {
+        let words = ReplayMode::ALL.map(ReplayMode::as_str);
+        format!("{REPLAY}: {}", unknown_word(&quotable(&word), &words))
+    })
 }
 
 /// The attribute `weir_commit_outcome`.

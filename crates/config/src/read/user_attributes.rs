@@ -5,7 +5,9 @@ use weir_routing::{Consistency, TransactionSettings};
 
 use crate::field::fields::Fields;
 use crate::model::users::IsolationLevel;
-use crate::read::query_rules::{COMMIT_OUTCOME, CONSISTENCY, REPLAY, commit_outcome, consistency, replays};
+use crate::read::query_rules::{
+    COMMIT_OUTCOME, CONSISTENCY, REPLAY, commit_outcome, consistency, replay_mode,
+};
 use crate::value::password::{Password, Secret};
 use crate::value::suggest::quotable;
 
@@ -49,7 +51,7 @@ fn parse(text: &str, password: &Password) -> Result<UserAttributes, String> {
             ISOLATION => read.isolation = Some(isolation_level(value)?),
             ADDITIONAL_PASSWORD => read.additional_password = Some(additional_password(value, password)?),
             CONSISTENCY => read.consistency = Some(consistency(word(name, value)?)?),
-            REPLAY => read.transactions.replays = Some(replays(value)?),
+            REPLAY => read.transactions.replay = Some(replay_mode(value)?),
             COMMIT_OUTCOME => read.transactions.commit_outcome = Some(commit_outcome(word(name, value)?)?),
             SPIFFE_ID => {
                 return Err(format!("{name} is not built yet: Weir asks clients for no certificate"));

@@ -12,7 +12,7 @@ const RETRY_BUFFER_BYTES_MAX: i64 = 256 << 10;
 /// `consistency_timeout_ms` of a hostgroup without a row in `weir_hostgroups`.
 pub const CONSISTENCY_TIMEOUT_MS: u32 = 1000;
 /// `transaction_replay_max_bytes` of a hostgroup without a row in `weir_hostgroups`.
-pub const TRANSACTION_REPLAY_MAX_BYTES: u32 = 0;
+pub const TRANSACTION_REPLAY_MAX_BYTES: u32 = 64 << 10;
 /// `deadlock_retries` of a hostgroup without a row in `weir_hostgroups`.
 pub const DEADLOCK_RETRIES: u32 = 3;
 /// As in `column.rs`.
@@ -152,7 +152,8 @@ const WEIR_HOSTGROUPS: &[Column] = &[
     sql("reads", "VARCHAR NOT NULL DEFAULT 'spread'", "of a writer hostgroup: reads for which no reader is fresh enough yet wait for one unless the writer is idle (`spread`), or go where the answer is expected first (`fastest`)"),
     between("consistency_timeout_ms", 1, WAIT_MS_MAX, CONSISTENCY_TIMEOUT_MS as i64, "of a writer hostgroup: how long a read waits for a reader to be fresh enough; then the writer gets it"),
     between("deadlock_retries", 0, 10, DEADLOCK_RETRIES as i64, "how often a statement with autocommit is run again that its server has undone for a deadlock, or for a write of another Galera node (error 1213). [Deadlocks](deadlocks.md)"),
-    between("transaction_replay_max_bytes", 0, 16 << 20, TRANSACTION_REPLAY_MAX_BYTES as i64, "how long the log of an open transaction may become, in bytes, by which it runs again on another server when its own is lost, such as 262144; 0: none is kept, and it does not. [Replay](replay.md)"),
+    sql("transaction_replay", "VARCHAR NOT NULL DEFAULT 'safe'", "whether open transactions run again on another server when their own is lost: not at all (`off`), where that can do nothing twice (`safe`), or also where tables without transactions would be written twice (`on`). [Replay](replay.md)"),
+    between("transaction_replay_max_bytes", 1024, 16 << 20, TRANSACTION_REPLAY_MAX_BYTES as i64, "how long the log of an open transaction may become, in bytes, by which it runs again: longer ones don't"),
     sql("commit_outcome", "VARCHAR NOT NULL DEFAULT 'off'", "how the end of a COMMIT is found out whose answer is lost with its server: not at all (`off`: error 08007), or by a row of the transaction's own in weir.outcomes (`marker`). [Replay](replay.md)"),
     text("comment", "for you"),
 ];

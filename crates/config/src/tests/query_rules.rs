@@ -1,7 +1,7 @@
 //! Checks rows of `mysql_query_rules` and `mysql_query_rules_fast_routing`: faults, each with its message, and what a
 //! correct row becomes.
 
-use weir_routing::{CommitOutcome, FlagWeight, HintOrder, Multiplex, TransactionSettings};
+use weir_routing::{CommitOutcome, FlagWeight, HintOrder, Multiplex, ReplayMode, TransactionSettings};
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn faults_of_query_rules() {
         ),
         (
             "attributes = '{\"weir_replay\":\"yes\"}'",
-            "attributes: weir_replay: unknown word \"yes\" (one of: on, off)",
+            "attributes: weir_replay: unknown word \"yes\" (one of: off, safe, on)",
         ),
         (
             "attributes = '{\"weir_commit_outcome\":\"none\"}'",
@@ -171,7 +171,7 @@ fn a_whole_rule() {
     assert_eq!(rule.multiplex, Some(Multiplex::Off));
     assert_eq!(rule.flag_outs, [FlagWeight { id: 8, weight: 3 }, FlagWeight { id: 9, weight: 1 }]);
     let transactions =
-        TransactionSettings { replays: Some(true), commit_outcome: Some(CommitOutcome::Marker) };
+        TransactionSettings { replay: Some(ReplayMode::On), commit_outcome: Some(CommitOutcome::Marker) };
     assert_eq!((rule.transactions, last.transactions), (transactions, TransactionSettings::default()));
     let options = config.rule_options();
     assert_eq!((options.iterations, options.hint_order), (2, HintOrder::Before));

@@ -1,6 +1,6 @@
 //! Checks users.
 
-use weir_routing::{CommitOutcome, TransactionSettings};
+use weir_routing::{CommitOutcome, ReplayMode, TransactionSettings};
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn faults_of_users() {
         ),
         (
             "attributes = '{\"weir_replay\":2}'",
-            "attributes: weir_replay: unknown word \"2\" (one of: on, off)",
+            "attributes: weir_replay: unknown word \"2\" (one of: off, safe, on)",
         ),
         (
             "attributes = '{\"weir_replay\":\"offf\"}'",
@@ -113,15 +113,17 @@ fn faults_of_users() {
 
 #[test]
 fn what_becomes_of_a_users_transactions() {
-    for (attributes, replays, commit_outcome) in [
+    use ReplayMode::{Off, On, Safe};
+    for (attributes, replay, commit_outcome) in [
         ("", None, None),
-        (r#"{"weir_replay":"on"}"#, Some(true), None),
-        (r#"{"weir_replay":false,"weir_commit_outcome":"Marker"}"#, Some(false), Some(CommitOutcome::Marker)),
-        (r#"{"weir_replay":1,"weir_commit_outcome":"off"}"#, Some(true), Some(CommitOutcome::Off)),
+        (r#"{"weir_replay":"on"}"#, Some(On), None),
+        (r#"{"weir_replay":"SAFE"}"#, Some(Safe), None),
+        (r#"{"weir_replay":false,"weir_commit_outcome":"Marker"}"#, Some(Off), Some(CommitOutcome::Marker)),
+        (r#"{"weir_replay":1,"weir_commit_outcome":"off"}"#, Some(On), Some(CommitOutcome::Off)),
     ] {
         let text = format!("{SERVER}{USER}attributes = '{attributes}'\n");
         let config = parse(&text, "weir.toml").expect("a correct file");
-        let expected = TransactionSettings { replays, commit_outcome };
+        let expected = TransactionSettings { replay, commit_outcome };
         assert_eq!(config.users[0].transactions, expected, "{attributes}");
     }
 }

@@ -10,7 +10,8 @@ const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 
     'wsrep_cluster_weight', 'wsrep_incoming_addresses', 'wsrep_local_state', 'wsrep_local_recv_queue', \
     'wsrep_flow_control_paused_ns', 'wsrep_last_committed', 'wsrep_local_index', 'wsrep_local_cached_downto', 'wsrep_gcomm_uuid')";
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_node_name', 'wsrep_desync', \
-    'wsrep_reject_queries', 'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode', 'read_only', 'super_read_only')";
+    'wsrep_reject_queries', 'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode', 'read_only', 'super_read_only', \
+    'wsrep_mode', 'wsrep_replicate_myisam')";
 const PROVIDER_OPTIONS: &str = "SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'";
 
 /// `wsrep_cluster_conf_id` of a node that is in no view: -1.

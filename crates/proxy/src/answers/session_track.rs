@@ -154,7 +154,7 @@ const LOCAL_VARIABLE: ServerError = ServerError { code: 1228, sqlstate: *b"HY000
 /// Why SET GLOBAL and SET PERSIST can't have such a variable.
 fn not_global(name: &str) -> String {
     let column = match name {
-        REPLAY => "transaction_replay_max_bytes",
+        REPLAY => "transaction_replay",
         COMMIT_OUTCOME => "commit_outcome",
         _ => "consistency",
     };

@@ -98,7 +98,7 @@ impl Pools {
             }
             What::Consistency => literals::own_variable(Some(session.default_consistency(ctx).as_str())),
             What::Replay => {
-                literals::own_variable(Some(if session.default_replay(ctx) { "ON" } else { "OFF" }))
+                literals::own_variable(Some(&session.default_replay(ctx).as_str().to_ascii_uppercase()))
             }
             What::CommitOutcome => literals::own_variable(Some(session.default_commit_outcome(ctx).as_str())),
             What::CausalToken => {

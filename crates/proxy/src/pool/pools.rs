@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use weir_routing::Consistency;
+use weir_routing::{Consistency, ReplayMode};
 use weir_session::state::State;
 use weir_sql::Server as Reading;
 
@@ -140,10 +140,14 @@ pub(crate) struct Group {
     pub(crate) consistency_timeout: Nanos,
     /// How often a statement is run again that its server has undone (1213).
     pub(crate) deadlock_retries: u32,
-    /// How long the log of a transaction may become that is to run again where its server is lost; 0: none is kept.
+    /// Whether transactions run again where their server is lost.
+    pub(crate) transaction_replay: ReplayMode,
+    /// How long the log of such a transaction may become, in bytes.
     pub(crate) transaction_replay_max_bytes: u32,
     /// Transactions that write have a row of their own in `weir.outcomes`, which says whether they were committed.
     pub(crate) marks_commits: bool,
+    /// What a server writes without a transaction stays with it.
+    pub(crate) replicates_transactions_only: bool,
     /// What makes a server wait by itself until it has everything.
     pub(crate) strict: StrictRead,
     /// In which way its reads were fresh enough.

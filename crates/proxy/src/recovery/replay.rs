@@ -6,6 +6,7 @@ use weir_sql::{Access, Effects, Kind};
 
 use crate::context::Context;
 use crate::plan::execution_plan::CommandKind;
+use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
 use crate::session::text::has_word;
@@ -237,6 +238,21 @@ impl Session {
             && self.input.upload.is_none()
             && !self.writes_file();
         has_seen_nothing && self.input.infile.is_none() && (!execution.tries.is_sent || is_undone)
+    }
+
+    /// Notes where a write of a careful transaction was in flight, which is to run again: there it may have written to a table
+    /// without transactions. At two servers is one too many, as it must not run at either.
+    pub(crate) fn note_write_in_flight(&mut self, after: AfterLoss, lost: Lost) -> AfterLoss {
+        let is_careful = self.transaction.log.as_ref().is_some_and(|log| log.is_careful);
+        let runs_again = matches!(after, AfterLoss::Replay | AfterLoss::RunAgain);
+        let tries = &mut self.execution.tries;
+        if !is_careful || !runs_again || !tries.is_sent || !self.execution.plan.may_write_rows() {
+            return after;
+        }
+        match tries.written_on.replace(Box::new(lost.server)) {
+            Some(before) if *before != lost.server => AfterLoss::FailStatement,
+            _ => after,
+        }
     }
 
     /// Whether its query may write a file at the server.

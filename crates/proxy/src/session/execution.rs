@@ -80,8 +80,10 @@ pub(crate) struct Tries {
     /// Times that it was started.
     pub attempts: u32,
     /// The server whose connection was lost last while it had it.
-    pub lost_on: Option<ServerIndex>,
+    pub lost_on: Option<Box<ServerIndex>>,
     pub lost_at: Nanos,
+    /// The server with which a write of a careful transaction was lost: it may have written there without one.
+    pub written_on: Option<Box<ServerIndex>>,
     /// How many failures of servers have taken its answer from it: see `retry`.
     pub failures: u32,
     /// How often it has gone out to any.
@@ -263,7 +265,7 @@ const DYING_NS: Nanos = 2_000_000_000;
 impl Tries {
     /// How many failures of servers it has seen, this loss included.
     pub(crate) fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
-        let is_same_failure = self.lost_on == Some(lost.server)
+        let is_same_failure = self.lost_on.as_deref() == Some(&lost.server)
             && lost.opened_at < self.lost_at
             && now < self.lost_at + DYING_NS;
         // Losses before it was sent are no failures.

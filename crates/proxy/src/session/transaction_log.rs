@@ -30,6 +30,9 @@ pub(crate) struct TransactionLog {
     pub begun_with_id: Option<u64>,
     /// What its servers write without transactions stays with them: no other server gets it.
     pub keeps_to_itself: bool,
+    /// A write that was in flight does not run again on the same server: it may have written to a table without transactions
+    /// there.
+    pub is_careful: bool,
     /// What its session had begun with, on which the states of its statements are based.
     pub defaults: Option<Rc<Defaults>>,
     /// How often it was begun again.
@@ -235,7 +238,7 @@ impl TransactionLog {
         self.bytes.shrink_to(BYTES_KEPT);
         self.statements.shrink_to(STATEMENTS_KEPT);
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
-        (self.has_written, self.may_have_written) = (false, false);
+        (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
         (self.bytes_max, self.marks_commits) = (0, false);
     }

@@ -5,7 +5,7 @@
 //! the transaction begins: one that is half logged could not run again, and a row that is taken late is of no use.
 
 use weir_protocol::error::{self, ServerError};
-use weir_routing::{CommitOutcome, TransactionSettings};
+use weir_routing::{CommitOutcome, ReplayMode, TransactionSettings};
 use weir_session::track::Given;
 use weir_sql::REPLAY;
 
@@ -17,7 +17,7 @@ use crate::snapshot::Hostgroup;
 /// Why an assignment is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadTransactionSetting {
-    #[error("Variable 'weir_replay' can't be set to the value of '{0}' (allowed are ON and OFF)")]
+    #[error("Variable 'weir_replay' can't be set to the value of '{0}' (allowed are ON, SAFE and OFF)")]
     Replay(String),
     #[error("Variable 'weir_commit_outcome' can't be set to the value of '{0}' (allowed are off and marker)")]
     CommitOutcome(String),
@@ -41,9 +41,9 @@ impl Session {
     }
 
     /// `@@weir_replay`: whether transactions run again of which neither a comment nor a rule says anything.
-    pub(crate) fn default_replay(&self, ctx: &Context) -> bool {
-        let said = self.transaction.own.or(self.transactions_of_user()).replays;
-        said.unwrap_or_else(|| self.home(ctx).is_some_and(|home| home.transaction_replay_max_bytes > 0))
+    pub(crate) fn default_replay(&self, ctx: &Context) -> ReplayMode {
+        let said = self.transaction.own.or(self.transactions_of_user()).replay;
+        said.unwrap_or_else(|| self.home(ctx).map_or(ReplayMode::Off, |home| home.transaction_replay))
     }
 
     /// `@@weir_commit_outcome`: how the end of such a transaction's COMMIT is found out.
@@ -70,11 +70,11 @@ pub(crate) fn assign(
     value: &Given,
 ) -> Result<(), BadTransactionSetting> {
     if name == REPLAY {
-        settings.replays = match value {
+        settings.replay = match value {
             Given::Default => None,
             Given::Text(_) | Given::Integer(_) => {
-                let replays = TransactionSettings::replays_of_word(value.shown().as_bytes());
-                Some(replays.ok_or_else(|| BadTransactionSetting::Replay(shown(value)))?)
+                let mode = ReplayMode::of_word(value.shown().as_bytes());
+                Some(mode.ok_or_else(|| BadTransactionSetting::Replay(shown(value)))?)
             }
             Given::Null | Given::Other => return Err(BadTransactionSetting::Replay(shown(value))),
         };

@@ -267,7 +267,7 @@ impl Session {
             waits_until: self.waits_until(pools),
             may_change_reader: self.may_change_reader(ctx.now),
             reads_on_writer: pools.reads_on_writer(self),
-            lost_on: tries.lost_on,
+            lost_on: tries.lost_on.as_deref().copied(),
             lost_until: tries.avoided_until(),
         };
         Requirements::new(plan, circumstances)

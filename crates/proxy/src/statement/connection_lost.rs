@@ -30,7 +30,7 @@ impl Work<'_> {
             // That is done.
             return self.give_transaction_up();
         }
-        let after = self.session.after_loss(self.ctx, lost);
+        let after = self.session.note_write_in_flight(self.session.after_loss(self.ctx, lost), lost);
         if matches!(after, AfterLoss::RunAgain | AfterLoss::Wait) && !self.session.awaits_outcome() {
             self.undo_lost_write();
         }
@@ -183,7 +183,7 @@ impl Work<'_> {
         if execution.tries.is_sent {
             execution.tries.failures = execution.tries.failures_with(lost, self.ctx.now);
         }
-        execution.tries.lost_on = Some(lost.server);
+        execution.tries.lost_on = Some(Box::new(lost.server));
         execution.tries.lost_at = self.ctx.now;
         if !execution.tries.is_sent {
             return self.acquire();

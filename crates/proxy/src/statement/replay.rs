@@ -133,6 +133,9 @@ impl Work<'_> {
             self.ask_for_outcome(key);
             return true;
         }
+        if self.refuses_written(key) {
+            return true;
+        }
         let Some(log) = &self.session.transaction.log else { return false };
         let Some(replay) = log.replay else { return false };
         if let Some(obstacle) = log.obstacle() {
@@ -216,6 +219,20 @@ impl Work<'_> {
             return self.put_in_front(key, "SAVEPOINT weir_replay");
         }
         self.send_logged(key, replay.next, execution);
+        true
+    }
+
+    /// Fails a session whose write must not run at this server again, where it was in flight. False if it may.
+    pub(crate) fn refuses_written(&mut self, key: ConnectionKey) -> bool {
+        let server = self.pools.connections[key].server;
+        if self.session.execution.tries.written_on.as_deref() != Some(&server) {
+            return false;
+        }
+        let message = format!(
+            "Lost connection to {} while the statement ran: it may have written to a table without transactions, so it does not run there again (transaction_replay = 'safe')",
+            self.pools.servers[server].server.endpoint
+        );
+        self.fail_session(OUTCOME_UNKNOWN, &message);
         true
     }
 

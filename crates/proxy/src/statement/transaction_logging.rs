@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use weir_protocol::error::LOCK_DEADLOCK;
+use weir_routing::ReplayMode;
 use weir_session::pin::Pins;
 use weir_sql::{Kind, Uses};
 
@@ -13,12 +14,9 @@ use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::retained::Retained;
 use crate::session::text::has_word;
-use crate::session::transaction_log::{Obstacle, Traits, Wrapped};
+use crate::session::transaction_log::{Obstacle, Traits, TransactionLog, Wrapped};
 use crate::snapshot::StrictRead;
 
-/// How long a log may become that a session, a rule or a user wants where its hostgroup gives no limit: a transaction of some
-/// hundred statements.
-const LOG_BYTES_MAX: u32 = 64 << 10;
 /// ER_LOCK_WAIT_TIMEOUT
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 /// ER_LOCK_DEADLOCK
@@ -37,13 +35,28 @@ impl Pools {
         let group = self.groups.get(&session.execution.hostgroup);
         // Where one server is alone there is no other.
         let Some(group) = group.filter(|group| group.reader_hostgroup.is_some()) else { return 0 };
-        let bytes_max = group.transaction_replay_max_bytes;
-        let bytes_max = match session.said_of_transaction().replays {
-            Some(false) => 0,
-            Some(true) if bytes_max == 0 => LOG_BYTES_MAX,
-            Some(true) | None => bytes_max,
-        };
-        bytes_max as usize
+        match self.replay_mode(session) {
+            ReplayMode::Off => 0,
+            ReplayMode::Safe | ReplayMode::On => group.transaction_replay_max_bytes as usize,
+        }
+    }
+
+    /// Whether the session's transaction, which begins now, runs again.
+    fn replay_mode(&self, session: &Session) -> ReplayMode {
+        let group = self.groups.get(&session.execution.hostgroup);
+        let of_group = || group.map(|group| group.transaction_replay).unwrap_or_default();
+        session.said_of_transaction().replay.unwrap_or_else(of_group)
+    }
+
+    /// What the log of a transaction, or of a write that is wrapped, has to know of where it runs.
+    fn note_place(&self, session: &Session, log: &mut TransactionLog) {
+        let group = self.groups.get(&session.execution.hostgroup);
+        log.hostgroup = session.execution.hostgroup;
+        log.keeps_to_itself = group.is_some_and(|group| group.replicates_transactions_only);
+        // A group's members write to no table without transactions.
+        let has_such_tables = group.is_none_or(|group| group.strict != StrictRead::GroupConsistency);
+        log.is_careful = has_such_tables && self.replay_mode(session) != ReplayMode::On;
+        log.begun_with_id = session.known_insert_id();
     }
 
     /// A statement is sent: from here on its reply is hashed, if it belongs to a transaction that may run again, or begins one.
@@ -80,17 +93,14 @@ impl Pools {
             } else if !others.is_empty() || (!begins && !session.pins.is_empty()) {
                 log.block(Obstacle::EarlierStatement);
             }
-            log.hostgroup = session.execution.hostgroup;
+            self.note_place(session, &mut log);
             (log.bytes_max, log.marks_commits) = (bytes_max, marks_commits);
             // From the begin on: nobody else changes it behind the transaction's snapshot.
             log.outcome_slot = marks_commits.then(|| self.outcomes.take());
-            log.begun_with_id = session.known_insert_id();
-            let group = self.groups.get(&session.execution.hostgroup);
             if begins && has_word(session.statement_text(), "snapshot") {
                 // What it sees belongs to a position that SHOW STATUS tells.
                 log.block(Obstacle::Statement);
             }
-            log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
             session.transaction.log = Some(log);
         }
         if let Some(log) = &mut session.transaction.log {
@@ -102,11 +112,8 @@ impl Pools {
     pub(crate) fn open_log_of_write(&mut self, session: &mut Session) {
         self.end_log(session);
         let mut log = self.spare_logs.pop().unwrap_or_default();
-        let hostgroup = session.execution.hostgroup;
-        let group = self.groups.get(&hostgroup);
-        log.keeps_to_itself = group.is_some_and(|group| group.strict != StrictRead::OnWriter);
-        (log.hostgroup, log.outcome_slot) = (hostgroup, Some(self.outcomes.take()));
-        log.begun_with_id = session.known_insert_id();
+        self.note_place(session, &mut log);
+        log.outcome_slot = Some(self.outcomes.take());
         (log.wrapped, log.marks_commits) = (Some(Wrapped::default()), true);
         session.transaction.log = Some(log);
     }

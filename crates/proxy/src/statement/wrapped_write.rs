@@ -68,6 +68,9 @@ impl Work<'_> {
         if self.session.is_wrapped() || !self.pools.is_to_wrap(self.session, key) {
             return false;
         }
+        if self.refuses_written(key) {
+            return true;
+        }
         self.pools.open_log_of_write(self.session);
         let connection = &mut self.pools.connections[key];
         connection.send_query(self.ctx, b"START TRANSACTION");

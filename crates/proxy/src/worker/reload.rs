@@ -48,6 +48,8 @@ impl Worker {
                 reads: hostgroup.reads,
                 consistency_timeout: hostgroup.consistency_timeout.as_nanos() as Nanos,
                 deadlock_retries: hostgroup.deadlock_retries,
+                transaction_replay: hostgroup.transaction_replay,
+                replicates_transactions_only: hostgroup.replicates_transactions_only,
                 transaction_replay_max_bytes: hostgroup.transaction_replay_max_bytes,
                 marks_commits: hostgroup.marks_commits,
                 strict: hostgroup.strict,

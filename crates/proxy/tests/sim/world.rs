@@ -12,7 +12,7 @@ use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::snapshot::{Account, Hostgroup, Server, StrictRead};
 use weir_proxy::worker::Worker;
-use weir_routing::{CommitOutcome, TransactionSettings};
+use weir_routing::{CommitOutcome, ReplayMode, TransactionSettings};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Node};
@@ -496,11 +496,14 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
     for (_, group) in &mut groups {
         group.is_replicated = true;
         group.strict = StrictRead::WsrepSyncWait;
+        group.replicates_transactions_only = true;
         group.retry_buffer_bytes = rules.retry_buffer_bytes;
         (group.deadlock_retries, group.transaction_replay_max_bytes) = (3, 64 << 10);
+        // Its tables have transactions.
+        group.transaction_replay = ReplayMode::On;
         group.marks_commits = rules.marks_commits;
         if rules.users_decide {
-            (group.transaction_replay_max_bytes, group.marks_commits) = (0, !rules.marks_commits);
+            (group.transaction_replay, group.marks_commits) = (ReplayMode::Off, !rules.marks_commits);
         }
     }
     groups
@@ -514,7 +517,8 @@ fn users(rules: &Rules) -> [Arc<Account>; 2] {
         user.transaction_persistent = !rules.leaves_transactions;
         if rules.users_decide {
             let outcome = if rules.marks_commits { CommitOutcome::Marker } else { CommitOutcome::Off };
-            user.transactions = TransactionSettings { replays: Some(true), commit_outcome: Some(outcome) };
+            user.transactions =
+                TransactionSettings { replay: Some(ReplayMode::On), commit_outcome: Some(outcome) };
         }
         account
     })

@@ -256,3 +256,24 @@ fn a_state_read_from_a_server() {
     assert!(GaleraState::from_rows([("read_only", "NO_LOCK_NO_ADMIN")]).read_only);
     assert_eq!(GaleraState::from_rows([]), GaleraState::default());
 }
+
+/// Who says so counts as long as it is not known that it has stopped.
+#[test]
+fn tables_without_transactions_are_replicated_where_a_node_says_so() {
+    for rows in [("wsrep_mode", "STRICT_REPLICATION,replicate_myisam"), ("wsrep_replicate_myisam", "ON")] {
+        assert!(GaleraState::from_rows([rows]).replicates_all_tables, "{rows:?}");
+    }
+    assert!(!GaleraState::from_rows([("wsrep_mode", "STRICT_REPLICATION")]).replicates_all_tables);
+    let mut world = World::new(policy(WriterReads::No));
+    let keeps_to_itself = |world: &World| world.roles.groups[0].replicates_transactions_only();
+    assert!(keeps_to_itself(&world));
+    world.see_changed(0, |state| state.replicates_all_tables = true);
+    world.decide();
+    assert!(!keeps_to_itself(&world));
+    world.see(0, Err(refused()));
+    world.decide();
+    assert!(!keeps_to_itself(&world), "its writes may be on the way");
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert!(keeps_to_itself(&world));
+}
