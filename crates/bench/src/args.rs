@@ -190,8 +190,9 @@ impl Args {
                 Kind::HaProxy => Wanted::HaProxy,
                 Kind::Relay => Wanted::Relay,
                 Kind::ProxySql => Wanted::ProxySql(proxysql()?),
-                Kind::Weir => Wanted::Weir(self.servers.weir_binary()?),
-                Kind::WeirEpoll => Wanted::WeirEpoll(self.servers.weir_binary()?),
+                Kind::Weir | Kind::WeirEpoll | Kind::WeirNoReplay | Kind::WeirMarker => {
+                    Wanted::Weir(self.servers.weir_binary()?, kind)
+                }
             })
         };
         kinds.into_iter().filter(|&kind| can_be_had(kind)).map(wanted).collect()
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!((args.workers(), args.layout(Layout::OneNode)), (3, Layout::Split));
         assert_eq!(args.wanted().unwrap(), [Wanted::Direct, Wanted::HaProxy]);
         let args = parse(&["--peers", "weir", "--weir", "/x/weir"]).unwrap();
-        assert_eq!(args.wanted().unwrap(), [Wanted::Weir("/x/weir".into())]);
+        assert_eq!(args.wanted().unwrap(), [Wanted::Weir("/x/weir".into(), Kind::Weir)]);
         for words in [["--threads", "0"], ["--only", "rm"], ["--peers", "maxscale"], ["--rounds", "0"]] {
             assert!(parse(&words).is_err(), "{words:?}");
         }

@@ -10,8 +10,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use weir_lab::{Error, Usage, servers};
 use weir_testkit::{
-    Account, Galera, HaProxy, HaProxyOptions, Process, ProxySql, ProxySqlOptions, TestkitError, Weir,
-    WeirConfig, hostgroup, preflight,
+    Account, Galera, HaProxy, HaProxyOptions, OUTCOMES_TABLE, Process, ProxySql, ProxySqlOptions,
+    TestkitError, Weir, WeirConfig, hostgroup, preflight,
 };
 
 use crate::certificates::Certificates;
@@ -41,6 +41,14 @@ pub(crate) enum Kind {
     #[serde(rename = "weir-epoll")]
     #[value(name = "weir-epoll")]
     WeirEpoll,
+    /// Weir with `transaction_replay = "off"`: with `--split`, what it costs that transactions can run again.
+    #[serde(rename = "weir-no-replay")]
+    #[value(name = "weir-no-replay")]
+    WeirNoReplay,
+    /// Weir with `commit_outcome = "marker"`: with `--split`, what it costs to know of COMMITs.
+    #[serde(rename = "weir-marker")]
+    #[value(name = "weir-marker")]
+    WeirMarker,
 }
 
 impl Kind {
@@ -53,6 +61,8 @@ impl Kind {
             Kind::ProxySql => "proxysql",
             Kind::Weir => "weir",
             Kind::WeirEpoll => "weir-epoll",
+            Kind::WeirNoReplay => "weir-no-replay",
+            Kind::WeirMarker => "weir-marker",
         }
     }
 }
@@ -74,10 +84,8 @@ pub(crate) enum Wanted {
     Relay,
     /// This proxysql binary.
     ProxySql(PathBuf),
-    /// This weir binary.
-    Weir(PathBuf),
-    /// This weir binary, with epoll.
-    WeirEpoll(PathBuf),
+    /// This weir binary, with what this kind says.
+    Weir(PathBuf, Kind),
 }
 
 impl Wanted {
@@ -88,8 +96,7 @@ impl Wanted {
             Wanted::HaProxy => Kind::HaProxy,
             Wanted::Relay => Kind::Relay,
             Wanted::ProxySql(_) => Kind::ProxySql,
-            Wanted::Weir(_) => Kind::Weir,
-            Wanted::WeirEpoll(_) => Kind::WeirEpoll,
+            Wanted::Weir(_, kind) => *kind,
         }
     }
 }
@@ -173,7 +180,7 @@ impl Start<'_> {
             Wanted::HaProxy => self.haproxy(),
             Wanted::Relay => self.relay(),
             Wanted::ProxySql(program) => self.proxysql(program),
-            Wanted::Weir(binary) | Wanted::WeirEpoll(binary) => self.weir(binary, wanted.kind()),
+            Wanted::Weir(binary, kind) => self.weir(binary, *kind),
         }
     }
 
@@ -281,8 +288,19 @@ impl Start<'_> {
     fn weir(&self, binary: &Path, kind: Kind) -> Result<Peer, Error> {
         let listen = free_address()?;
         let (mut config, addr) = self.weir_config(listen)?;
-        if kind == Kind::WeirEpoll {
-            config.variable("io_driver", "epoll");
+        match kind {
+            Kind::WeirEpoll => {
+                config.variable("io_driver", "epoll");
+            }
+            Kind::WeirNoReplay => {
+                let row = [("hostgroup_id", hostgroup::WRITER.into()), ("transaction_replay", "off".into())];
+                config.push("weir_hostgroups", &row);
+            }
+            Kind::WeirMarker => {
+                config.marks_commits(hostgroup::WRITER);
+                self.cluster.node(1).root_query(OUTCOMES_TABLE)?;
+            }
+            _ => {}
         }
         let name = kind.to_string();
         let weir = Weir::start(binary, &config, self.cluster.dir(), &name)?;

@@ -16,7 +16,15 @@ use crate::row::{Load, Row, Workload};
 
 /// Our script for sysbench, part of this program so that it is there wherever the program is.
 const RECONNECT_LUA: &str = include_str!("../scripts/reconnect.lua");
-const KINDS: [Kind; 5] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
+const KINDS: [Kind; 7] = [
+    Kind::Direct,
+    Kind::HaProxy,
+    Kind::ProxySql,
+    Kind::Weir,
+    Kind::WeirEpoll,
+    Kind::WeirNoReplay,
+    Kind::WeirMarker,
+];
 
 pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Case>, Error> {
     let threads = bench.args.threads(row);
