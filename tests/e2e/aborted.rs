@@ -47,6 +47,8 @@ impl<'e> Stage<'e> {
     fn abort(&mut self) -> CaseResult {
         self.rounds += 1;
         let value = (self.rounds + 100).to_string();
+        // Else it would run again.
+        self.session.run("SET weir_replay = OFF")?;
         self.session.run("BEGIN")?;
         self.session.run(&format!("UPDATE t SET v = {}", self.rounds))?;
         let (cluster, schema) = (self.env.cluster()?, &self.schema);

@@ -160,6 +160,8 @@ fn goes_on(env: &Env) -> CaseResult {
             "{begin}: counted otherwise"
         );
     }
+    let status = switchover::text(&switchover::run(&place.weir, &["status"])?.stdout);
+    ensure!(status.contains("interrupted transactions: 9 ran again (mean "), "{status}");
     Ok(())
 }
 

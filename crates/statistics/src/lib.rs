@@ -26,6 +26,6 @@ pub use history_writer::HistoryWriter;
 pub use report::Report;
 pub use statistics::{RunningState, Statistics};
 pub use stats_collector::{Sessions, StatsCollector};
-pub use status::{ClusterStatus, ServerStatus, Status, cluster_status};
+pub use status::{ClusterStatus, ServerStatus, Status, TransactionsStatus, cluster_status};
 pub use tables::{RowIter, Rows};
 pub use top_sessions::first_sessions;

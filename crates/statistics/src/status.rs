@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use weir_proxy::stats::ReportPart;
+use weir_proxy::stats::{ReportPart, Totals};
 use weir_topology::{DrainRow, Endpoint, Group, InstanceId, Leadership, Place, Roles};
 
 use crate::report::address;
 use crate::statistics::Statistics;
+use crate::worker_sums::total_sums;
 
 /// A running Weir.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -19,6 +20,39 @@ pub struct Status {
     pub clusters: Vec<ClusterStatus>,
     /// By hostgroup, then server.
     pub servers: Vec<ServerStatus>,
+    /// What has become of transactions whose servers were lost.
+    #[serde(default)]
+    pub transactions: TransactionsStatus,
+}
+
+/// What has become of transactions whose servers were lost, or had undone them, since Weir was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TransactionsStatus {
+    /// Run again.
+    pub replayed: u64,
+    /// How long their clients waited for that, in microseconds, all together.
+    pub replayed_us: u64,
+    /// Lost: their clients got 1213.
+    pub lost: u64,
+    /// COMMITs without an answer whose outcome was asked for.
+    pub outcomes_asked: u64,
+    /// How long their clients waited for that, in microseconds, all together.
+    pub outcomes_asked_us: u64,
+    /// Those of them that had been carried out.
+    pub outcomes_committed: u64,
+}
+
+impl TransactionsStatus {
+    fn of(totals: &Totals) -> Self {
+        Self {
+            replayed: totals.transactions_replayed,
+            replayed_us: totals.transactions_replayed_us,
+            lost: totals.transactions_lost,
+            outcomes_asked: totals.outcomes_asked,
+            outcomes_asked_us: totals.outcomes_asked_us,
+            outcomes_committed: totals.outcomes_committed,
+        }
+    }
 }
 
 /// A cluster whose roles Weir decides.
@@ -186,6 +220,7 @@ impl Statistics {
             clients: self.collector.clients(),
             clusters: self.clusters(),
             servers: roles.places.iter().map(server).collect(),
+            transactions: TransactionsStatus::of(&total_sums(&self.collector.report(ReportPart::Totals))),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
-use weir_statistics::{ClusterStatus, Report, ServerStatus, Status};
+use weir_statistics::{ClusterStatus, Report, ServerStatus, Status, TransactionsStatus};
 
 use crate::control::{ControlClient, ControlClientError};
 use crate::stats::put_table;
@@ -80,8 +80,34 @@ fn put_json(status: &Status, out: &mut impl Write) -> io::Result<()> {
 fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "weir {}, {} clients", status.version, status.clients)?;
     status.clusters.iter().try_for_each(|cluster| put_cluster(cluster, out))?;
+    put_transactions(&status.transactions, out)?;
     writeln!(out)?;
     put_servers(&status.servers, out)
+}
+
+/// Nothing, where nothing has happened to any.
+fn put_transactions(transactions: &TransactionsStatus, out: &mut impl Write) -> io::Result<()> {
+    let TransactionsStatus {
+        replayed,
+        replayed_us,
+        lost,
+        outcomes_asked,
+        outcomes_asked_us,
+        outcomes_committed,
+    } = *transactions;
+    let mean_ms = |sum_us: u64, count: u64| sum_us as f64 / count.max(1) as f64 / 1000.0;
+    if replayed + lost > 0 {
+        let mean_ms = mean_ms(replayed_us, replayed);
+        writeln!(out, "interrupted transactions: {replayed} ran again (mean {mean_ms:.1} ms), {lost} lost")?;
+    }
+    if outcomes_asked > 0 {
+        let mean_ms = mean_ms(outcomes_asked_us, outcomes_asked);
+        writeln!(
+            out,
+            "interrupted COMMITs: {outcomes_asked} asked for (mean {mean_ms:.1} ms), {outcomes_committed} had taken effect"
+        )?;
+    }
+    Ok(())
 }
 
 fn put_cluster(cluster: &ClusterStatus, out: &mut impl Write) -> io::Result<()> {

@@ -5,6 +5,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, Kind};
 
 use crate::context::Context;
+use crate::keys::Nanos;
 use crate::plan::execution_plan::CommandKind;
 use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
@@ -17,6 +18,8 @@ const WROTE_WITHOUT_TRANSACTION: usize = 3;
 
 /// And: it has changed rows that are undone with it.
 const WROTE: usize = 4;
+
+const NS_PER_US: Nanos = 1000;
 
 /// So often a transaction is begun again whose connection has to be logged in anew for it.
 const WIPES_MAX: u8 = 20;
@@ -136,7 +139,7 @@ impl Session {
     }
 
     /// Its transaction, if there is one, is to run again from its begin.
-    pub(crate) fn begin_replay(&mut self) {
+    pub(crate) fn begin_replay(&mut self, now: Nanos) {
         if let Some(log) = &mut self.transaction.log
             && self.pins.pins().contains(Pins::TRANSACTION)
         {
@@ -149,6 +152,9 @@ impl Session {
                 // A server may still have the row that it has written.
                 log.outcome_slot = log.outcome_slot.filter(|_| log.marker.is_none());
                 log.marker = None;
+            }
+            if log.lost_at == 0 {
+                log.lost_at = now;
             }
             let replay = Replay { inquiry, ..Replay::default() };
             (log.replay, log.attempts) = (Some(replay), log.attempts.saturating_add(1));
@@ -199,22 +205,31 @@ impl Session {
     }
 
     /// What its transaction has done on its way again is undone. Not for ever.
-    pub(crate) fn begin_replay_anew(&mut self) {
+    pub(crate) fn begin_replay_anew(&mut self, now: Nanos) {
         if !self.is_to_replay() {
             return;
         }
-        self.begin_replay();
+        self.begin_replay(now);
         if let Some(log) = self.transaction.log.as_mut().filter(|log| log.attempts > WIPES_MAX) {
             log.block(Obstacle::TooManyAttempts);
         }
     }
 
     /// The server that has its COMMIT is gone.
-    pub(crate) fn begin_inquiry(&mut self) {
+    pub(crate) fn begin_inquiry(&mut self, now: Nanos) {
         if let Some(log) = &mut self.transaction.log {
             log.replay = Some(Replay { inquiry: Inquiry::Begin, ..Replay::default() });
         }
-        self.begin_replay();
+        self.begin_replay(now);
+    }
+
+    /// How long its client has waited for what a lost server has made necessary, in microseconds; from now on that is another
+    /// one's time.
+    pub(crate) fn waited_for_loss_us(&mut self, now: Nanos) -> u64 {
+        let Some(log) = &mut self.transaction.log else { return 0 };
+        // Between two statements nobody waits.
+        let since = std::mem::replace(&mut log.lost_at, now).max(self.execution.record.begun_at);
+        now.saturating_sub(since) / NS_PER_US
     }
 
     /// What runs behind its transaction runs where that was.

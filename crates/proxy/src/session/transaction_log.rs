@@ -14,6 +14,8 @@ use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::prepared::Prepared;
 use weir_session::state::State;
 
+use crate::keys::Nanos;
+
 /// The log of one transaction. One that is over is used again for the next one, of whatever session.
 #[derive(Default)]
 pub(crate) struct TransactionLog {
@@ -35,6 +37,8 @@ pub(crate) struct TransactionLog {
     pub is_careful: bool,
     /// What its session had begun with, on which the states of its statements are based.
     pub defaults: Option<Rc<Defaults>>,
+    /// When its server was lost; 0: it was not.
+    pub lost_at: Nanos,
     /// How often it was begun again.
     pub attempts: u8,
     /// Where it was begun.
@@ -240,7 +244,7 @@ impl TransactionLog {
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
         (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
-        (self.bytes_max, self.marks_commits) = (0, false);
+        (self.bytes_max, self.marks_commits, self.lost_at) = (0, false, 0);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -148,7 +148,7 @@ impl Work<'_> {
         if !self.session.awaits_outcome() {
             self.ctx.statistics.totals.outcomes_asked += 1;
         }
-        self.session.begin_inquiry();
+        self.session.begin_inquiry(self.ctx.now);
     }
 
     /// Brings a lease one step nearer to knowing whether the session's transaction was committed.
@@ -186,8 +186,14 @@ impl Work<'_> {
                 self.note_replay(|replay| replay.inquiry = Inquiry::Told);
                 self.put_in_front(key, "COMMIT AND NO CHAIN NO RELEASE");
             }
-            Inquiry::Told if replay.number == Some(marker) => self.was_committed(key),
-            Inquiry::Told if replay.number == Some(bar) => self.was_not_committed(key),
+            Inquiry::Told if replay.number == Some(marker) => {
+                self.note_inquiry_over();
+                self.was_committed(key);
+            }
+            Inquiry::Told if replay.number == Some(bar) => {
+                self.note_inquiry_over();
+                self.was_not_committed(key);
+            }
             Inquiry::Told => {
                 self.fail_session(OUTCOME_UNKNOWN, "its row of weir.outcomes holds what nobody has written");
             }
@@ -196,6 +202,12 @@ impl Work<'_> {
 }
 
 impl Work<'_> {
+    /// It is known.
+    fn note_inquiry_over(&mut self) {
+        let waited_us = self.session.waited_for_loss_us(self.ctx.now);
+        self.ctx.statistics.totals.outcomes_asked_us += waited_us;
+    }
+
     /// A server refuses to answer: another one is asked, or the same one again where that may help.
     pub(crate) fn inquiry_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_of_moment = OF_MOMENT.contains(&error.code);

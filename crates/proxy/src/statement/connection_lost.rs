@@ -35,7 +35,7 @@ impl Work<'_> {
             self.undo_lost_write();
         }
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
-            self.session.begin_replay();
+            self.session.begin_replay(self.ctx.now);
         }
         match after {
             AfterLoss::Replay => {

@@ -190,7 +190,7 @@ impl Work<'_> {
     fn wipe(&mut self, key: ConnectionKey) {
         let ServerConnection { identity, server, .. } = self.pools.connections[key];
         // What was set in front of it is undone with the login.
-        self.session.begin_replay_anew();
+        self.session.begin_replay_anew(self.ctx.now);
         let session = &mut *self.session;
         self.pools.detach(self.ctx, session);
         session.phase = Phase::waiting(self.ctx.now);

@@ -87,7 +87,7 @@ impl Work<'_> {
         if let Some(lease) = self.session.lease() {
             // What it has there is of the first time, or of a part that has run again.
             self.discard_lease(lease);
-            self.session.begin_replay();
+            self.session.begin_replay(self.ctx.now);
         }
         let is_commit = self.session.only_commits() || self.session.is_wrapped();
         if self.session.awaits_outcome() && !is_commit {
@@ -451,7 +451,10 @@ impl Work<'_> {
             self.session.diagnostics.has_own_insert_id = true;
             self.pools.connections.retain_insert_id(self.session);
         }
-        self.ctx.statistics.totals.transactions_replayed += 1;
+        let waited_us = self.session.waited_for_loss_us(self.ctx.now);
+        let totals = &mut self.ctx.statistics.totals;
+        totals.transactions_replayed += 1;
+        totals.transactions_replayed_us += waited_us;
         tracing::debug!(session = self.session.id, "transaction was run again");
     }
 
@@ -462,7 +465,7 @@ impl Work<'_> {
             self.pools.suspect(self.ctx, server);
         }
         self.discard_lease(key);
-        self.session.begin_replay();
+        self.session.begin_replay(self.ctx.now);
         self.look_elsewhere();
     }
 
@@ -491,7 +494,7 @@ impl Work<'_> {
         }
         self.abandon_lease();
         self.session.lose_lease();
-        self.session.begin_replay();
+        self.session.begin_replay(self.ctx.now);
         true
     }
 

@@ -87,7 +87,7 @@ impl Work<'_> {
         if self.session.is_to_replay() && self.session.input.upload.is_none() {
             // It may run again wherever it may be written.
             self.discard_lease(lease);
-            self.session.begin_replay_anew();
+            self.session.begin_replay_anew(self.ctx.now);
             self.look_elsewhere();
             return true;
         }

@@ -56,6 +56,8 @@ totals! {
     deadlocks_told,
     /// Transactions that were run again on another server, or on their own that had undone them.
     transactions_replayed,
+    /// From when they had lost their servers until they had run again, in microseconds, all together.
+    transactions_replayed_us,
     /// Transactions whose server was lost, and that could not be run again.
     transactions_lost,
     /// Of these: because of a statement that must not run twice.
@@ -78,6 +80,8 @@ totals! {
     lost_different,
     /// Times that a server was asked whether a transaction had been committed.
     outcomes_asked,
+    /// From when their answers were lost until it was known, in microseconds, all together.
+    outcomes_asked_us,
     /// Times that it was.
     outcomes_committed,
     /// Times that a server did not let a transaction write its row of `weir.outcomes`.

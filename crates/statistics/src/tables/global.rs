@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 53] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 55] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -51,6 +51,7 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 53] {
         ("Weir_deadlocks_retried", totals.deadlocks_retried),
         ("Weir_deadlocks_told", totals.deadlocks_told),
         ("Weir_transactions_replayed", totals.transactions_replayed),
+        ("Weir_transactions_replayed_us", totals.transactions_replayed_us),
         ("Weir_transactions_lost", totals.transactions_lost),
         ("Weir_transactions_lost_statement", totals.lost_statement),
         ("Weir_transactions_lost_non_transactional_table", totals.lost_non_transactional_table),
@@ -62,6 +63,7 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 53] {
         ("Weir_transactions_lost_too_many_attempts", totals.lost_too_many_attempts),
         ("Weir_transactions_lost_different", totals.lost_different),
         ("Weir_outcomes_asked", totals.outcomes_asked),
+        ("Weir_outcomes_asked_us", totals.outcomes_asked_us),
         ("Weir_outcomes_committed", totals.outcomes_committed),
         ("Weir_outcome_markers_refused", totals.outcome_markers_refused),
         ("Queries_frontends_bytes_recv", totals.client_bytes_received),

@@ -48,6 +48,14 @@ const COUNTERS: &[Row] = &[
     ("weir_sessions_not_moved", "Failed attempts to move a session to another server.", |t| {
         t.sessions_not_moved
     }),
+    ("weir_deadlocks_retried", "Statements that ran again after a deadlock.", |t| t.deadlocks_retried),
+    ("weir_deadlocks_told", "Deadlocks that clients of such statements were told.", |t| t.deadlocks_told),
+    ("weir_transactions_replayed", "Interrupted transactions that ran again.", |t| t.transactions_replayed),
+    ("weir_outcomes_asked", "COMMITs without an answer whose outcome was asked for.", |t| t.outcomes_asked),
+    ("weir_outcomes_committed", "Those of them that had taken effect.", |t| t.outcomes_committed),
+    ("weir_outcome_markers_refused", "COMMITs without a marker, as the server did not allow it.", |t| {
+        t.outcome_markers_refused
+    }),
     ("proxysql_myhgm_myconnpool_get", "Connections requested for statements whose session had none.", |t| {
         t.pool_gets
     }),
@@ -61,6 +69,19 @@ const COUNTERS: &[Row] = &[
         "Connections closed for reasons other than the pool's size.",
         |t| t.pool_discards,
     ),
+];
+
+/// Times.
+const SECONDS: &[(&str, &str, fn(&Totals) -> f64)] = &[
+    ("proxysql_backend_query_time_seconds", "Total time that servers spent on statements.", |t| {
+        t.server_time_ns as f64 / 1e9
+    }),
+    ("weir_transactions_replayed_seconds", "How long clients waited for transactions that ran again.", |t| {
+        t.transactions_replayed_us as f64 / 1e6
+    }),
+    ("weir_outcomes_asked_seconds", "How long clients waited for the outcome of a COMMIT.", |t| {
+        t.outcomes_asked_us as f64 / 1e6
+    }),
 ];
 
 const GAUGES: &[Row] = &[
@@ -81,6 +102,22 @@ const GAUGES: &[Row] = &[
 ];
 
 const LABELLED_COUNTERS: &[LabelledRow] = &[
+    (
+        "weir_transactions_lost",
+        "Interrupted transactions that could not run again, by the reason.",
+        "reason",
+        &[
+            ("statement", |t| t.lost_statement),
+            ("non_transactional_table", |t| t.lost_non_transactional_table),
+            ("earlier_statement", |t| t.lost_earlier_statement),
+            ("several_ids", |t| t.lost_several_ids),
+            ("announced", |t| t.lost_announced),
+            ("too_long", |t| t.lost_too_long),
+            ("half_answered", |t| t.lost_half_answered),
+            ("too_many_attempts", |t| t.lost_too_many_attempts),
+            ("different", |t| t.lost_different),
+        ],
+    ),
     (
         "proxysql_client_connections",
         "Clients that have connected, and those that were refused.",
@@ -138,12 +175,11 @@ pub(super) fn families(totals: &Totals) -> Vec<Family> {
         let family = Family::counter(name, help);
         figures.iter().fold(family, |family, (value, figure)| family.with(&[(label, value)], figure(totals)))
     };
-    let server_time = Family::counter(
-        "proxysql_backend_query_time_seconds",
-        "Total time that servers spent on statements.",
-    );
+    let seconds = |(name, help, figure): &(&'static str, &'static str, fn(&Totals) -> f64)| {
+        Family::counter(name, help).with(&[], figure(totals))
+    };
     let mut families: Vec<_> = COUNTERS.iter().map(bare(Kind::Counter)).collect();
-    families.push(server_time.with(&[], totals.server_time_ns as f64 / 1e9));
+    families.extend(SECONDS.iter().map(seconds));
     families.extend(GAUGES.iter().map(bare(Kind::Gauge)));
     families.extend(LABELLED_COUNTERS.iter().map(labelled));
     families
