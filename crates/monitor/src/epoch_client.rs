@@ -199,6 +199,13 @@ impl EpochClient {
         self.cut_until = self.cut_until.max(epoch);
     }
 
+    /// Epochs begin anew where the tables do: of those what was cut before says nothing.
+    pub(crate) fn forget_cuts(&mut self, roles: &Roles) {
+        let leadership = roles.group(self.hostgroup).and_then(|group| group.leadership.as_ref());
+        let row = leadership.and_then(|leadership| leadership.row.as_ref());
+        self.cut_until = self.cut_until.min(row.map_or(0, |row| row.epoch));
+    }
+
     /// Gives what a read has shown, if it counts.
     pub(crate) fn beat_written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         self.beats_busy = false;

@@ -170,7 +170,10 @@ impl OperationRunner {
             if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(cause);
             }
-            if let Some(to) = group.writers.first().filter(|_| !group.writers.contains(&plan.from)) {
+            let is_there = group.writers == [plan.to.clone()];
+            if let Some(to) =
+                group.writers.first().filter(|_| !is_there && !group.writers.contains(&plan.from))
+            {
                 let (from, to) = (plan.from.clone(), to.clone());
                 return Err(SwitchoverError::MovedMeanwhile { from, to });
             }

@@ -31,6 +31,8 @@ pub struct Leadership {
     pub row: Option<EpochRow>,
     /// When the row's epoch was first seen; without a row when the cluster took the place of another one.
     pub since: Millis,
+    /// What was read before says nothing: it is of other tables, or of ones that have begun anew.
+    pub not_before: Millis,
     /// When the row that is now the newest was first seen.
     pub learned_at: Millis,
     /// The last read that confirms the epoch, and the lease that it gives.
@@ -149,6 +151,8 @@ impl Leadership {
         now: Millis,
     ) -> Self {
         let mut leadership = before.cloned().unwrap_or_default();
+        let not_before = leadership.not_before;
+        let reads = reads.filter(move |read| read.asked_at >= not_before);
         (leadership.proposal, leadership.awaited, leadership.is_announced) = (None, Vec::new(), false);
         leadership.learn_row(reads.clone(), former_view, now);
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
@@ -184,7 +188,8 @@ impl Leadership {
             && last.asked_at > self.learned_at
         {
             // Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
-            (self.row, self.confirmed, self.ahead, self.since) = (None, None, None, now);
+            (self.row, self.confirmed, self.ahead) = (None, None, None);
+            (self.since, self.not_before) = (now, now);
         }
         let since = if self.row.is_none() { self.since } else { Millis(0) };
         let reads = reads.filter(|read| read.asked_at >= since);
@@ -385,6 +390,11 @@ impl Leadership {
         }
     }
 
+    /// Nothing of it counts any more, and nothing that was read before: the tables are others from now on.
+    pub(crate) fn begun_anew(now: Millis) -> Self {
+        Self { since: now, not_before: now, ..Self::default() }
+    }
+
     /// Where a server's own state tells who writes: the row follows it, and announces planned changes.
     pub(crate) fn follow(
         &mut self,
@@ -403,6 +413,10 @@ impl Leadership {
                 self.plan_switch(switch.map(|switch| (switch, None)), &row, policy, now);
             }
             row => {
+                // The role has moved: what was announced is over, also if nobody can write that down.
+                if let Some(row) = &mut self.row {
+                    row.switching = None;
+                }
                 if switch.is_some() {
                     self.await_all(now);
                 }

@@ -109,6 +109,9 @@ impl TopologyThread {
 
     /// Which epochs have been in force here; from then on they have to be, where the configuration leaves that open.
     pub(super) fn note_epochs(&mut self) {
+        for client in self.epoch_clients.values_mut() {
+            client.forget_cuts(&self.roles);
+        }
         for group in &self.roles.groups {
             let is_galera = group.flavour == Flavour::Galera;
             if is_galera && group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()) {
@@ -125,7 +128,7 @@ impl TopologyThread {
             let row = group
                 .and_then(|group| group.leadership.as_ref())
                 .and_then(|leadership| leadership.row.as_ref());
-            switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer != switch.to)
+            switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer == switch.from)
         });
     }
 

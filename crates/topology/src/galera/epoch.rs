@@ -66,7 +66,7 @@ impl Cluster<'_> {
             (&self.before.view, &self.view, &mut self.leadership)
             && before.history != view.history
         {
-            *leadership = Leadership { since: self.now, ..Leadership::default() };
+            *leadership = Leadership::begun_anew(self.now);
         }
     }
 

@@ -480,6 +480,36 @@ fn what_was_agreed_on_in_a_component_that_is_given_up_is_over() {
     }
 }
 
+/// What was read of them is not forgotten while they are silent, and counts higher.
+#[test]
+fn what_was_read_of_servers_that_are_given_up_does_not_come_back() {
+    let mut world = started();
+    world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+    settle(&mut world, |world| {
+        in_view(world, &[2], 4);
+        in_view(world, &[0, 1], 4);
+        let now = world.now;
+        (0..2).for_each(|index| read(world, index, now, &epoch_row(2, 0, "weir-1")));
+    });
+    let given_up = |world: &mut World| {
+        in_view(world, &[2], 5);
+        for index in [0, 1] {
+            world.see(index, Err(ProbeError::Timeout(800)));
+            wish(world, index, Wish::OfflineHard);
+        }
+    };
+    settle(&mut world, given_up);
+    for _ in 0..4 {
+        settle(&mut world, |world| {
+            given_up(world);
+            let now = world.now;
+            read(world, 2, now, &epoch_row(1, 2, "weir-2"));
+        });
+        assert_eq!(leadership(&world).row, Some(epoch_row(1, 2, "weir-2")));
+        assert_eq!(world.writer(), Some(2), "{}", world.picture());
+    }
+}
+
 /// Seen in the simulator: a Weir that had been started when only a node apart was in sight wrote by the lease of that as soon as
 /// it saw the cluster.
 #[test]
