@@ -40,6 +40,8 @@ pub(crate) const COMMIT: &str = "COMMIT /* cut */";
 pub(crate) const ANSWER_LOST: Cut = Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX };
 /// Or before that.
 const COMMIT_LOST: Cut = Cut { after_bytes: None, ..ANSWER_LOST };
+/// The COMMIT of a write alone.
+const AT_COMMIT: &[u8] = b"COMMIT AND NO CHAIN NO RELEASE";
 
 /// A Weir whose way to the writer, n2, breaks.
 pub(crate) fn cutting(
@@ -160,7 +162,6 @@ fn not_carried_out(env: &Env) -> CaseResult {
 
 /// A write without a transaction: the way breaks at each of its steps.
 fn alone(env: &Env) -> CaseResult {
-    const AT_COMMIT: &[u8] = b"COMMIT AND NO CHAIN NO RELEASE";
     const AT_MARKER: &[u8] = b"INSERT INTO weir.outcomes";
     for (mark, after_bytes, runs) in [
         (AT_COMMIT, Some(0), 1),
@@ -208,11 +209,7 @@ fn in_flight(env: &Env) -> CaseResult {
         let what = format!("{outcome}, {begin}, {replay}");
         let (weir, forwarder, admin, schema) = cutting(env, cut, outcome, replay, |_| ())?;
         let mut session = Session::open(weir.addr(), &schema)?;
-        session.run("CREATE TABLE plain (id INT) ENGINE = MyISAM")?;
-        session.run("CREATE TABLE triggers (id INT)")?;
-        session.run(
-            "CREATE TRIGGER a AFTER INSERT ON triggers FOR EACH ROW INSERT INTO plain VALUES (NEW.id)",
-        )?;
+        make_plain(&mut session)?;
         session.run(begin)?;
         session.run("INSERT INTO t (word) VALUES ('first')")?;
         let told = session.query(WRITE);
@@ -230,6 +227,27 @@ fn in_flight(env: &Env) -> CaseResult {
         ensure!(count(&admin, "Weir_transactions_replayed")? == 0, "{what}: it has run again");
         ensure!(straight.value("SELECT COUNT(*) FROM triggers")? == "0", "{what}: it was committed");
     }
+    // The server has told of it, and the COMMIT of the rest does not reach it.
+    let cut = Cut { mark: AT_COMMIT, after_bytes: None, cuts_max: 1 };
+    for table in ["plain", "triggers"] {
+        let (weir, forwarder, _, schema) = cutting(env, cut, "marker", "on", |_| ())?;
+        let mut session = Session::open(weir.addr(), &schema)?;
+        make_plain(&mut session)?;
+        let told = error_of(&session.query(&format!("INSERT INTO {table} VALUES (1)"))?);
+        ensure!(forwarder.cuts() == 1, "{table}: the way was not cut");
+        ensure!(told.as_ref().is_some_and(|told| told.1 == "08007"), "{table}: {told:?}");
+        let mut straight = Session::open(env.cluster()?.node(2).addr(), &schema)?;
+        ensure!(straight.value("SELECT COUNT(*) FROM plain")? == "1", "{table}: not once");
+    }
+    Ok(())
+}
+
+/// A table without transactions, and one whose trigger writes to it.
+fn make_plain(session: &mut Session) -> CaseResult {
+    session.run("CREATE TABLE plain (id INT) ENGINE = MyISAM")?;
+    session.run("CREATE TABLE triggers (id INT)")?;
+    session
+        .run("CREATE TRIGGER a AFTER INSERT ON triggers FOR EACH ROW INSERT INTO plain VALUES (NEW.id)")?;
     Ok(())
 }
 

@@ -405,16 +405,17 @@ pub(crate) fn forget(
 }
 
 /// Removes rows in which transactions of long ago have said that they were committed. Nobody asks for them any more, and whose row
-/// is gone gets a new one. There may be no such table.
-pub(crate) fn sweep_outcomes(connection: &mut Connection, guard: Guard) -> Result<(), Fault> {
+/// is gone gets a new one. There may be no such table. Whether there may be more of them.
+pub(crate) fn sweep_outcomes(connection: &mut Connection, guard: Guard) -> Result<bool, Fault> {
+    const AT_ONCE: u64 = 1000;
     // It is to wait for no transaction, and to lock no row that it leaves.
     connection.query("SET SESSION innodb_lock_wait_timeout = 1")?;
     connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
-    connection.query(&format!(
-        "DELETE FROM weir.outcomes WHERE written_at < NOW() - INTERVAL 1 DAY{} LIMIT 1000",
+    let removed = connection.query(&format!(
+        "DELETE FROM weir.outcomes WHERE written_at < NOW() - INTERVAL 1 DAY{} LIMIT {AT_ONCE}",
         guard.and()
     ))?;
-    Ok(())
+    Ok(removed.ok.affected_rows == AT_ONCE)
 }
 
 /// Makes a proposed change, if the row is still the one that it was proposed for. Whether it was, shows in the next read.

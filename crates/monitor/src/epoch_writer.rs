@@ -143,9 +143,13 @@ fn run(
         }
         // Behind the report: it may wait for others' rows.
         if let Some((_, session)) = session.as_mut().filter(|_| is_beat && Instant::now() >= sweep_at) {
-            sweep_at = Instant::now() + SWEEP_EVERY;
-            if let Err(fault) = epoch_tables::sweep_outcomes(&mut session.connection, session.guard) {
+            let swept = epoch_tables::sweep_outcomes(&mut session.connection, session.guard);
+            if let Err(fault) = &swept {
                 debug!(hostgroup, %fault, "weir.outcomes was not swept");
+            }
+            // If there are more, with the next beat.
+            if !matches!(swept, Ok(true)) {
+                sweep_at = Instant::now() + SWEEP_EVERY;
             }
         }
     }

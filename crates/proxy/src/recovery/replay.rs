@@ -5,7 +5,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, Kind};
 
 use crate::context::Context;
-use crate::keys::Nanos;
+use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
 use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
@@ -255,19 +255,33 @@ impl Session {
         has_seen_nothing && self.input.infile.is_none() && (!execution.tries.is_sent || is_undone)
     }
 
-    /// Notes where a write of a careful transaction was in flight, which is to run again: there it may have written to a table
-    /// without transactions. At two servers is one too many, as it must not run at either.
-    pub(crate) fn note_write_in_flight(&mut self, after: AfterLoss, lost: Lost) -> AfterLoss {
-        let is_careful = self.transaction.log.as_ref().is_some_and(|log| log.is_careful);
-        let runs_again = matches!(after, AfterLoss::Replay | AfterLoss::RunAgain);
-        let tries = &mut self.execution.tries;
-        if !is_careful || !runs_again || !tries.is_sent || !self.execution.plan.may_write_rows() {
-            return after;
+    /// What becomes of it where its transaction is careful: of a write in flight nobody may say that nothing is left of it.
+    pub(crate) fn after_loss_with_care(&mut self, after: AfterLoss, lost: Lost) -> AfterLoss {
+        let is_true = match after {
+            AfterLoss::Replay | AfterLoss::RunAgain => self.note_write_in_flight(lost.server),
+            AfterLoss::LoseTransaction => !self.is_careful_write_in_flight(),
+            _ => true,
+        };
+        if is_true { after } else { AfterLoss::FailStatement }
+    }
+
+    /// Notes where a write of a careful transaction is in flight, which is to run again: there it may have written to a table
+    /// without transactions. False where it was in flight at another server before: it must not run at either.
+    pub(crate) fn note_write_in_flight(&mut self, server: ServerIndex) -> bool {
+        if !self.is_careful_write_in_flight() {
+            return true;
         }
-        match tries.written_on.replace(Box::new(lost.server)) {
-            Some(before) if *before != lost.server => AfterLoss::FailStatement,
-            _ => after,
-        }
+        let before = self.execution.tries.written_on.replace(Box::new(server));
+        before.is_none_or(|before| *before == server)
+    }
+
+    fn is_careful_write_in_flight(&self) -> bool {
+        // The server has told what it has written.
+        let is_answered = self.wrapped_write().is_some_and(|wrapped| wrapped.ok.is_some());
+        self.transaction.log.as_ref().is_some_and(|log| log.is_careful)
+            && self.execution.tries.is_sent
+            && self.execution.plan.may_write_rows()
+            && !is_answered
     }
 
     /// Whether its query may write a file at the server.
@@ -301,11 +315,12 @@ impl Session {
         self.may_write_begin_anew() && !(is_commit_sent && self.has_changed_rows())
     }
 
-    /// Whether its wrapped write has changed anything.
+    /// Whether its wrapped write has changed anything that its COMMIT keeps.
     pub(crate) fn has_changed_rows(&self) -> bool {
         let Some(log) = &self.transaction.log else { return false };
         let ok = log.wrapped.as_ref().and_then(|wrapped| wrapped.ok.as_ref());
-        log.has_written || ok.is_some_and(|ok| ok.affected_rows > 0)
+        let is_undone_with_it = log.obstacle() != Some(Obstacle::NonTransactionalTable);
+        log.has_written || (is_undone_with_it && ok.is_some_and(|ok| ok.affected_rows > 0))
     }
 
     /// Whether it may run again behind its transaction.

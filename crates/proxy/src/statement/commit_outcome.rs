@@ -40,6 +40,8 @@ pub(crate) const ROLLED_BACK_BY_GROUP: u16 = 3101;
 /// Those behind which the same question may be answered: a deadlock, a lock that is waited for, a row that has changed, and a
 /// group that has refused the later of two changes.
 const OF_MOMENT: [u16; 4] = [LOCK_DEADLOCK.code, 1205, CHANGED_SINCE, ROLLED_BACK_BY_GROUP];
+/// Errors of a COMMIT, or of a statement, behind which nothing of the transaction is left, or will be.
+pub(crate) const UNDONE: [u16; 3] = [LOCK_DEADLOCK.code, CHANGED_SINCE, ROLLED_BACK_BY_GROUP];
 /// Errors that surely leave a transaction as it is: no such schema or table, no right to it.
 const HARMLESS: [u16; 7] = [1044, 1049, 1142, 1143, 1146, 1227, 1054];
 impl Pools {
@@ -65,7 +67,11 @@ impl Work<'_> {
     /// Has the transaction that is about to be committed write its row. False if it has, or need not.
     pub(crate) fn puts_marker(&mut self, key: ConnectionKey) -> bool {
         let is_due = self.session.transaction.log.as_ref().is_some_and(|log| {
-            log.has_written && log.marker.is_none() && !log.is_marker_refused && log.replay.is_none()
+            // A server tells of a change only if it has not told the same of the transaction before.
+            (log.has_written || log.may_have_written)
+                && log.marker.is_none()
+                && !log.is_marker_refused
+                && log.replay.is_none()
         });
         if !is_due || !self.session.only_commits() || !self.pools.marks_commits(self.session) {
             return false;
@@ -269,7 +275,10 @@ impl Work<'_> {
             // What a table without transactions has got of it is still there.
             let obstacle = self.session.transaction.log.as_ref().and_then(|log| log.obstacle());
             if let Some(obstacle) = obstacle {
-                return self.lose_transaction(Some(key), obstacle);
+                return self.fail_session(
+                    OUTCOME_UNKNOWN,
+                    &format!("Not all of it took effect: {}", obstacle.words()),
+                );
             }
             self.unwrap_write();
             return self.prepare_connection(key);

@@ -3,7 +3,6 @@
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
-use weir_session::pin::Pins;
 
 use crate::keys::Nanos;
 use crate::recovery::connection_lost::AfterLoss;
@@ -30,7 +29,8 @@ impl Work<'_> {
             // That is done.
             return self.give_transaction_up();
         }
-        let after = self.session.note_write_in_flight(self.session.after_loss(self.ctx, lost), lost);
+        let after = self.session.after_loss(self.ctx, lost);
+        let after = self.session.after_loss_with_care(after, lost);
         if matches!(after, AfterLoss::RunAgain | AfterLoss::Wait) && !self.session.awaits_outcome() {
             self.undo_lost_write();
         }
@@ -143,12 +143,11 @@ impl Work<'_> {
     /// The connection is gone on which was to be asked what a reply did not tell. The client has that reply, and may have
     /// sent its next command.
     pub(crate) fn lost_after_reply(&mut self, error: ServerError, message: String) {
-        let session = &mut *self.session;
-        session.forget_what_was_unseen();
-        if session.knows_of_rollback() {
-            session.pins.remove(Pins::TRANSACTION);
-            session.transaction.is_read_only = false;
+        self.session.forget_what_was_unseen();
+        if self.session.knows_of_rollback() {
+            self.forget_transaction();
         }
+        let session = &*self.session;
         // Character set variables are reported in part only: what they are was to be asked.
         let is_whole = session.pins.is_empty() && !session.execution.reply.charset_reported;
         // A lease that was put aside has all that the session is.

@@ -106,6 +106,8 @@ impl Work<'_> {
         let pause = PAUSE_NS << (execution.tries.repeats - 1).min(8);
         execution.record.held_for_ns = self.ctx.random.jitter(pause);
         self.ctx.statistics.totals.deadlocks_retried += 1;
+        // It is undone, also its row.
+        self.session.free_outcome_row();
         self.session.begin_replay(self.ctx.now);
         self.start();
     }

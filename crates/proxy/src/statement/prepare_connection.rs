@@ -56,7 +56,7 @@ impl Work<'_> {
         if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
-        if self.ends_wrapped(key) {
+        if self.ends_wrapped(key) || self.refuses_written(key) {
             return;
         }
         // What its transaction has left behind comes back with it.

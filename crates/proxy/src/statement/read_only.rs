@@ -91,8 +91,7 @@ impl Work<'_> {
         if !may_go {
             return self.answer_error(error::UNKNOWN_ERROR, &message);
         }
-        session.pins.remove(Pins::TRANSACTION);
-        session.transaction.is_read_only = false;
+        self.forget_transaction();
         self.session.lose_lease();
         self.pools.connections[lease].holder = None;
         self.pools.recycle(self.ctx, lease, Pins::TRANSACTION);

@@ -133,9 +133,6 @@ impl Work<'_> {
             self.ask_for_outcome(key);
             return true;
         }
-        if self.refuses_written(key) {
-            return true;
-        }
         let Some(log) = &self.session.transaction.log else { return false };
         let Some(replay) = log.replay else { return false };
         if let Some(obstacle) = log.obstacle() {
@@ -216,7 +213,8 @@ impl Work<'_> {
         }
         if may_differ && replay.numbering == Numbering::Free {
             self.note_replay(|replay| replay.numbering = Numbering::Saved);
-            return self.put_in_front(key, "SAVEPOINT weir_replay");
+            let savepoint = self.own_savepoint();
+            return self.put_in_front(key, &format!("SAVEPOINT {savepoint}"));
         }
         self.send_logged(key, replay.next, execution);
         true
@@ -225,7 +223,9 @@ impl Work<'_> {
     /// Fails a session whose write must not run at this server again, where it was in flight. False if it may.
     pub(crate) fn refuses_written(&mut self, key: ConnectionKey) -> bool {
         let server = self.pools.connections[key].server;
-        if self.session.execution.tries.written_on.as_deref() != Some(&server) {
+        if self.session.execution.tries.written_on.as_deref() != Some(&server)
+            || self.session.awaits_outcome()
+        {
             return false;
         }
         let message = format!(
@@ -234,6 +234,11 @@ impl Work<'_> {
         );
         self.fail_session(OUTCOME_UNKNOWN, &message);
         true
+    }
+
+    /// A name that no client has given to a savepoint of its own.
+    fn own_savepoint(&mut self) -> String {
+        format!("weir_replay_{:x}", self.pools.outcomes.owner(self.ctx))
     }
 
     /// Sends a statement of Weir's own; its reply leads on.
@@ -412,7 +417,8 @@ impl Work<'_> {
         if !is_same && replay.numbering == Numbering::Saved {
             // Perhaps only its number differs.
             self.note_replay(|replay| replay.numbering = Numbering::TakenBack);
-            self.put_in_front(key, "ROLLBACK TO SAVEPOINT weir_replay");
+            let savepoint = self.own_savepoint();
+            self.put_in_front(key, &format!("ROLLBACK TO SAVEPOINT {savepoint}"));
             return self.go_on(key);
         }
         if !is_same {

@@ -16,6 +16,7 @@ use crate::session::retained::Retained;
 use crate::session::text::has_word;
 use crate::session::transaction_log::{Obstacle, Traits, TransactionLog, Wrapped};
 use crate::snapshot::StrictRead;
+use crate::statement::commit_outcome::UNDONE;
 
 /// ER_LOCK_WAIT_TIMEOUT
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
@@ -132,7 +133,7 @@ impl Pools {
         if !is_open {
             match (&mut session.transaction.log, session.execution.ending) {
                 // The server may still have the transaction, and its row.
-                (Some(log), Ending::Err(_)) => log.outcome_slot = None,
+                (Some(log), Ending::Err(code)) if !UNDONE.contains(&code) => log.outcome_slot = None,
                 _ => session.free_outcome_row(),
             }
             return self.end_log(session);

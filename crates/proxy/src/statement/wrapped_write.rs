@@ -31,7 +31,7 @@ use crate::session::execution::Ending;
 use crate::session::retained::Retained;
 use crate::session::text::has_word;
 use crate::session::transaction_log::{StatementOk, Wrapped};
-use crate::statement::commit_outcome::{CHANGED_SINCE, ROLLED_BACK_BY_GROUP};
+use crate::statement::commit_outcome::UNDONE;
 use crate::work::Work;
 
 impl Pools {
@@ -67,9 +67,6 @@ impl Work<'_> {
     pub(crate) fn wraps(&mut self, key: ConnectionKey) -> bool {
         if self.session.is_wrapped() || !self.pools.is_to_wrap(self.session, key) {
             return false;
-        }
-        if self.refuses_written(key) {
-            return true;
         }
         self.pools.open_log_of_write(self.session);
         let connection = &mut self.pools.connections[key];
@@ -237,10 +234,14 @@ impl Work<'_> {
     /// The server has undone the write, or does not go on with it, so that it will be: it begins anew where that may help.
     pub(crate) fn write_undone(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_free = self.session.may_write_begin_anew();
-        let is_of_moment = [LOCK_DEADLOCK.code, CHANGED_SINCE, ROLLED_BACK_BY_GROUP].contains(&error.code);
+        let is_of_moment = UNDONE.contains(&error.code);
         let group = self.pools.groups.get(&self.session.execution.hostgroup);
         let repeats_max = group.map_or(0, |group| group.deadlock_retries);
         let is_of_server = self.is_of_server(error, text);
+        if is_of_moment {
+            // All of it is undone, also its row.
+            self.session.free_outcome_row();
+        }
         self.unwrap_write();
         if is_free && is_of_moment && u32::from(self.session.execution.tries.repeats) < repeats_max {
             self.discard_lease(key);

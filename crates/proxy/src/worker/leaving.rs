@@ -202,6 +202,10 @@ impl Work<'_> {
             self.discard_lease(lease);
             self.begin_inquiry();
         } else if self.session.is_wrapped() && self.session.is_wrapped_write_undone() {
+            let server = self.pools.connections[lease].server;
+            if !self.session.note_write_in_flight(server) {
+                return false;
+            }
             self.discard_lease(lease);
             self.unwrap_write();
         } else {

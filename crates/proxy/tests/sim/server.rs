@@ -314,11 +314,11 @@ impl Conn {
                 }
                 text if text.contains(" weir.outcomes ") => self.outcome(cluster, text),
                 "ROLLBACK" | "ROLLBACK AND NO CHAIN NO RELEASE" => self.end(cluster, false),
-                "SAVEPOINT weir_replay" => {
+                text if text.starts_with("SAVEPOINT weir_replay_") => {
                     self.session.savepoint = self.session.uncommitted.len();
                     self.ok(self.status(), &[], |ok| ok);
                 }
-                "ROLLBACK TO SAVEPOINT weir_replay" => {
+                text if text.starts_with("ROLLBACK TO SAVEPOINT weir_replay_") => {
                     let undone = self.session.uncommitted.split_off(self.session.savepoint);
                     cluster.roll_back(&undone);
                     self.ok(self.status(), &[], |ok| ok);
