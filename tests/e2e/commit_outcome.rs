@@ -15,9 +15,15 @@ use crate::admin::Admin;
 use crate::failover_basic::writer_name;
 use crate::replay::{self, Place, error_of};
 
+pub(crate) mod elsewhere;
+mod next_writer;
+mod refused;
+mod steps_elsewhere;
+mod sweep_elsewhere;
+
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         Case::parallel("commit_outcome::what_was_carried_out_is_told_as_such", carried_out),
         Case::parallel("commit_outcome::what_was_not_runs_again_or_is_told", not_carried_out),
         Case::parallel("commit_outcome::a_write_alone_is_known", alone),
@@ -28,7 +34,12 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("commit_outcome::every_commit_is_known_when_writers_die", |env| {
             replay::killed_writer(env, true)
         }),
-    ]
+    ];
+    cases.extend(steps_elsewhere::trials());
+    cases.extend(next_writer::trials());
+    cases.extend(refused::trials());
+    cases.extend(sweep_elsewhere::trials());
+    cases
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,8 +51,9 @@ pub(crate) const COMMIT: &str = "COMMIT /* cut */";
 pub(crate) const ANSWER_LOST: Cut = Cut { mark: MARK, after_bytes: Some(0), cuts_max: u32::MAX };
 /// Or before that.
 const COMMIT_LOST: Cut = Cut { after_bytes: None, ..ANSWER_LOST };
-/// The COMMIT of a write alone.
-const AT_COMMIT: &[u8] = b"COMMIT AND NO CHAIN NO RELEASE";
+
+/// A Weir whose way to its writer breaks, that way, Weir's admin port and a schema.
+type Broken = (Weir, Forwarder, Admin, String);
 
 /// A Weir whose way to the writer, n2, breaks.
 pub(crate) fn cutting(
@@ -50,7 +62,7 @@ pub(crate) fn cutting(
     outcome: &str,
     replay: &str,
     configure: impl FnOnce(&mut WeirConfig),
-) -> Result<(Weir, Forwarder, Admin, String), Box<dyn Error>> {
+) -> Result<Broken, Box<dyn Error>> {
     let cluster = env.cluster()?;
     let schema = env.schema()?;
     make_outcomes(env)?;
@@ -100,9 +112,17 @@ fn words(weir: &Weir, schema: &str) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(session.rows("SELECT word FROM t ORDER BY id FOR UPDATE")?.concat())
 }
 
+/// Makes one for a cut, a `commit_outcome` and a `transaction_replay`.
+type MakeBroken<'m> = &'m dyn Fn(Cut, &str, &str) -> Result<Broken, Box<dyn Error>>;
+
 fn carried_out(env: &Env) -> CaseResult {
+    told_if_carried_out(&|cut, outcome, replay| cutting(env, cut, outcome, replay, |_| ()))
+}
+
+/// The answers to COMMITs are lost on their way.
+fn told_if_carried_out(make: MakeBroken<'_>) -> CaseResult {
     for replay in ["off", "safe"] {
-        let (weir, forwarder, admin, schema) = cutting(env, ANSWER_LOST, "marker", replay, |_| ())?;
+        let (weir, forwarder, admin, schema) = make(ANSWER_LOST, "marker", replay)?;
         let mut session = Session::open(weir.addr(), &schema)?;
         for (round, begin) in ["BEGIN", "SET autocommit = 0", "DO 0"].into_iter().enumerate() {
             session.run(begin)?;
@@ -126,7 +146,7 @@ fn carried_out(env: &Env) -> CaseResult {
         let told = session.query(COMMIT);
         ensure!(count(&admin, "Weir_outcomes_asked")? == asked, "asked for a read: {told:?}");
     }
-    let (weir, _forwarder, _, schema) = cutting(env, ANSWER_LOST, "off", "on", |_| ())?;
+    let (weir, _forwarder, _, schema) = make(ANSWER_LOST, "off", "on")?;
     let mut session = Session::open(weir.addr(), &schema)?;
     session.run("BEGIN")?;
     session.run("INSERT INTO t (word) VALUES ('x')")?;
@@ -135,13 +155,19 @@ fn carried_out(env: &Env) -> CaseResult {
     Ok(())
 }
 
-/// The COMMIT does not reach the writer, which nobody but the writer knows.
 fn not_carried_out(env: &Env) -> CaseResult {
+    told_if_not_carried_out("INSERT INTO t (word) VALUES ('first')", &|cut, outcome, replay| {
+        cutting(env, cut, outcome, replay, |_| ())
+    })
+}
+
+/// COMMITs do not reach the writer, which nobody but the writer knows.
+fn told_if_not_carried_out(insert: &str, make: MakeBroken<'_>) -> CaseResult {
     for replay in ["safe", "off"] {
-        let (weir, forwarder, admin, schema) = cutting(env, COMMIT_LOST, "marker", replay, |_| ())?;
+        let (weir, forwarder, admin, schema) = make(COMMIT_LOST, "marker", replay)?;
         let mut session = Session::open(weir.addr(), &schema)?;
         session.run("BEGIN")?;
-        session.run("INSERT INTO t (word) VALUES ('first')")?;
+        session.run(insert)?;
         // It is cut as often as it is sent.
         let told = error_of(&session.query(COMMIT)?);
         ensure!(forwarder.cuts() >= 1, "the way is whole");
@@ -160,9 +186,17 @@ fn not_carried_out(env: &Env) -> CaseResult {
     Ok(())
 }
 
+/// The COMMIT of Weir's own behind a write without a transaction.
+const AT_COMMIT: &[u8] = b"COMMIT AND NO CHAIN NO RELEASE";
+const AT_MARKER: &[u8] = b"INSERT INTO weir.outcomes";
+
 /// A write without a transaction: the way breaks at each of its steps.
 fn alone(env: &Env) -> CaseResult {
-    const AT_MARKER: &[u8] = b"INSERT INTO weir.outcomes";
+    known_alone(&[], &|cut, outcome, replay| cutting(env, cut, outcome, replay, |_| ()))
+}
+
+/// The same; at these steps nobody knows.
+fn known_alone(unknown_at: &[&[u8]], make: MakeBroken<'_>) -> CaseResult {
     for (mark, after_bytes, runs) in [
         (AT_COMMIT, Some(0), 1),
         (AT_COMMIT, None, 2),
@@ -174,11 +208,18 @@ fn alone(env: &Env) -> CaseResult {
     ] {
         let cut = Cut { mark, after_bytes, cuts_max: 1 };
         let at = format!("{}, {after_bytes:?}", mark.escape_ascii());
-        let (weir, forwarder, admin, schema) = cutting(env, cut, "marker", "on", |_| ())?;
+        let (weir, forwarder, admin, schema) = make(cut, "marker", "on")?;
         // That was the CREATE TABLE's, which nobody marks.
         ensure!(forwarder.cuts() == 0, "{at}: the way was cut before");
         let mut session = Session::open(weir.addr(), &schema)?;
         session.run("SET sql_mode = ''")?;
+        if unknown_at.contains(&mark) {
+            let told = error_of(&session.query("INSERT /* cut */ INTO t (word) VALUES ('lost')")?);
+            ensure!(forwarder.cuts() == 1, "{at}: the way was not cut");
+            ensure!(told.as_ref().is_some_and(|told| told.1 == "08007"), "{at}: {told:?}");
+            ensure!(words(&weir, &schema)?.is_empty(), "{at}: {:?}", words(&weir, &schema)?);
+            continue;
+        }
         let done = session.run("INSERT /* cut */ INTO t (word) VALUES ('longer than twenty letters')")?;
         ensure!(forwarder.cuts() == 1, "{at}: the way was not cut");
         ensure!((done.affected_rows, done.warnings) == (1, 1), "{at}: {done:?}");

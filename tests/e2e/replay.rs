@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
 use crate::switchover;
+
+use self::killed_writers::Numbers;
+
+mod elsewhere;
+mod killed_writers;
 
 /// The number, the SQLSTATE and the text of an error.
 pub(crate) fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
@@ -24,7 +29,7 @@ pub(crate) fn error_of(answer: &Answer) -> Option<(u16, String, String)> {
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         Case::parallel("replay::a_transaction_goes_on_without_its_connection", goes_on),
         Case::parallel("replay::one_that_would_give_other_answers_is_told", differs),
         Case::parallel("replay::what_must_not_run_twice_is_not_run_again", never),
@@ -36,7 +41,9 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("replay::a_transaction_that_meets_another_runs_again", meets),
         Case::serial("replay::a_switchover_takes_transactions_along", moved),
         Case::serial("replay::transactions_outlive_a_killed_writer", |env| killed_writer(env, false)),
-    ]
+    ];
+    cases.extend(elsewhere::trials());
+    cases
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -482,7 +489,6 @@ fn moved(env: &Env) -> CaseResult {
 
 /// Clients with transactions of several statements, while their writer dies and comes back.
 pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
-    const CLIENTS: usize = 8;
     if is_marked {
         crate::commit_outcome::make_outcomes(env)?;
         env.wait_applied()?;
@@ -494,94 +500,7 @@ pub(crate) fn killed_writer(env: &Env, is_marked: bool) -> CaseResult {
             nodes.iter().position(|node| node.addr() == addr.parse::<SocketAddrV4>().unwrap_or(node.addr()));
         Ok(at.ok_or("no such node")? + 1)
     };
-    let stop = AtomicBool::new(false);
-    let kills = 3;
-    thread::scope(|scope| -> CaseResult {
-        let mut clients = Vec::new();
-        for number in 0..CLIENTS {
-            let mut client = place.session()?;
-            let (stop, place) = (&stop, &place);
-            clients.push(scope.spawn(move || -> Result<(Vec<String>, usize, Vec<String>), String> {
-                let (mut kept, mut unknown, mut told) = (Vec::new(), 0, Vec::new());
-                let mut round = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    round += 1;
-                    let word = format!("{number}-{round}");
-                    match one_transaction(&mut client, &word) {
-                        Ok(()) => kept.push(word),
-                        // Only a COMMIT that is on its way when its server dies.
-                        Err(Failed::Unknown) => {
-                            unknown += 1;
-                            client = place.session().map_err(|error| error.to_string())?;
-                        }
-                        Err(Failed::RolledBack(why)) => told.push(why),
-                        Err(Failed::Else(why)) => return Err(format!("{word}: {why}")),
-                    }
-                }
-                Ok((kept, unknown, told))
-            }));
-        }
-        let made = (|| -> CaseResult {
-            for _ in 0..kills {
-                let writer = switchover::writer(&place.weir)?;
-                let node = node_of(&writer)?;
-                thread::sleep(Duration::from_secs(1));
-                env.cluster()?.node(node).kill()?;
-                eventually("another one writes", PATIENCE, || {
-                    Ok(switchover::writer(&place.weir).is_ok_and(|next| next != writer))
-                })?;
-                env.cluster()?.start_node(node)?;
-                thread::sleep(Duration::from_secs(1));
-            }
-            Ok(())
-        })();
-        stop.store(true, Ordering::Relaxed);
-        let (mut kept, mut unknown, mut told) = (Vec::new(), 0, Vec::new());
-        for client in clients {
-            let (words, lost, rolled_back) = client.join().map_err(|_| "a client has panicked")??;
-            kept.extend(words);
-            unknown += lost;
-            told.extend(rolled_back);
-        }
-        made?;
-        let there = place.rows("SELECT word FROM child")?;
-        let missing: Vec<&String> = kept.iter().filter(|word| !there.contains(word)).collect();
-        ensure!(missing.is_empty(), "acknowledged, and not there: {missing:?}");
-        ensure!(unknown + told.len() <= CLIENTS * kills, "{unknown} unknown, rolled back: {told:?}");
-        ensure!(there.len() <= kept.len() + unknown, "{} rows of {}", there.len(), kept.len());
-        ensure!(!is_marked || unknown == 0, "of {unknown} COMMITs nobody knows");
-        ensure!(
-            !is_marked || place.count("Weir_outcome_markers_refused")? == 0,
-            "a row could not be written"
-        );
-        ensure!(place.count(REPLAYED)? > 0, "none was run again; rolled back: {told:?}");
-        Ok(())
-    })
-}
-
-enum Failed {
-    Unknown,
-    /// The next writer may have given the row's number to another one before the transaction ran again there.
-    RolledBack(String),
-    Else(String),
-}
-
-/// Three statements that depend on each other, with a pause in which anything may happen.
-fn one_transaction(client: &mut Session, word: &str) -> Result<(), Failed> {
-    let run = |client: &mut Session, sql: &str| -> Result<u64, Failed> {
-        let answer = client.query(sql).map_err(|error| Failed::Else(error.to_string()))?;
-        match error_of(&answer) {
-            Some((_, sqlstate, _)) if sqlstate == "08007" => Err(Failed::Unknown),
-            Some((DEADLOCK, _, why)) => Err(Failed::RolledBack(why)),
-            Some(told) => Err(Failed::Else(format!("{sql}: {told:?}"))),
-            None => answer.done().map(|done| done.insert_id).map_err(Failed::Else),
-        }
-    };
-    run(client, "BEGIN")?;
-    let id = run(client, "INSERT INTO t (v) VALUES (1)")?;
-    thread::sleep(Duration::from_millis(15));
-    run(client, &format!("INSERT INTO child VALUES ({id}, '{word}')"))?;
-    run(client, &format!("UPDATE t SET v = v + 1 WHERE id = {id}"))?;
-    run(client, "COMMIT")?;
-    Ok(())
+    let kill = |writer: &str| Ok(env.cluster()?.node(node_of(writer)?).kill()?);
+    let start = |writer: &str| Ok(env.cluster()?.start_node(node_of(writer)?)?);
+    killed_writers::outlived(&place, is_marked, Numbers::Servers, (&kill, &start))
 }

@@ -1,4 +1,5 @@
-//! A port that leads to a server only when a test wants it to, falls silent, or breaks in the middle of an answer.
+//! A port that leads to a server only when a test wants it to, falls silent, keeps a statement back, or breaks in the
+//! middle of an answer.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -30,6 +31,9 @@ struct Shared {
     is_silent: AtomicBool,
     cut: Option<Cut>,
     cuts: AtomicU32,
+    is_holding: AtomicBool,
+    held: AtomicU32,
+    is_swallowing: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -52,6 +56,22 @@ impl Forwarder {
     /// How many connections were cut.
     pub fn cuts(&self) -> u32 {
         self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// From now on what has the cut's bytes waits in front of the server, and whatever its client sends behind it; or
+    /// that is over, and it goes on.
+    pub fn hold(&self, is_holding: bool) {
+        self.shared.is_holding.store(is_holding, Ordering::Relaxed);
+    }
+
+    /// How many pieces of what clients have sent had to wait.
+    pub fn held(&self) -> u32 {
+        self.shared.held.load(Ordering::Relaxed)
+    }
+
+    /// From now on what is cut off of answers is lost without the connection's end: that is left to the server.
+    pub fn swallow(&self) {
+        self.shared.is_swallowing.store(true, Ordering::Relaxed);
     }
 
     /// From now on nothing passes, either way, and no connection ends, as when a network loses every packet; or that
@@ -90,6 +110,16 @@ impl Drop for Forwarder {
 }
 
 impl Shared {
+    /// A piece with the cut's bytes waits as long as such are held.
+    fn wait_held(&self) {
+        if self.is_holding.load(Ordering::Relaxed) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        while self.is_holding.load(Ordering::Relaxed) && !self.is_stopping.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Whether bytes may pass; waits as long as the way is silent.
     fn passes(&self) -> bool {
         while self.is_silent.load(Ordering::Relaxed) && !self.is_stopping.load(Ordering::Relaxed) {
@@ -130,14 +160,16 @@ fn ask(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_marked: &Atom
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..count];
-        if let Some(Cut { mark, cuts_max, .. }) = shared.cut
-            && shared.cuts.load(Ordering::Relaxed) < cuts_max
+        if let Some(Cut { mark, after_bytes, cuts_max }) = shared.cut
             && bytes.windows(mark.len()).any(|window| window == mark)
         {
-            is_marked.store(true, Ordering::Relaxed);
-            if shared.cut.is_some_and(|cut| cut.after_bytes.is_none()) {
-                shared.cuts.fetch_add(1, Ordering::Relaxed);
-                break;
+            shared.wait_held();
+            if shared.cuts.load(Ordering::Relaxed) < cuts_max {
+                is_marked.store(true, Ordering::Relaxed);
+                if after_bytes.is_none() {
+                    shared.cuts.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
             }
         }
         if !shared.passes() || to.write_all(bytes).is_err() {
@@ -163,6 +195,9 @@ fn answer(mut from: TcpStream, mut to: TcpStream, delay: Duration, shared: &Shar
         }
         if passing < count {
             shared.cuts.fetch_add(1, Ordering::Relaxed);
+            if shared.is_swallowing.load(Ordering::Relaxed) {
+                continue;
+            }
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
             return;

@@ -241,12 +241,14 @@ impl Session {
     }
 
     /// Whether the statement that its server has, or was to have, is undone with its transaction, and its client has seen
-    /// nothing of it. Of one that was sent nobody knows whether its tables have transactions: where servers replicate
-    /// asynchronously, what it has written without one may have reached the others.
+    /// nothing of it. Of one that was sent, and not answered, nobody knows whether its tables have transactions: where servers
+    /// replicate asynchronously, what it has written without one may have reached the others. A write that is wrapped has
+    /// been answered before its client is: what it has written without a transaction is an obstacle in its log.
     pub(crate) fn is_statement_undone(&self) -> bool {
         let execution = &self.execution;
         let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
         let keeps_to_itself = self.transaction.log.as_ref().is_some_and(|log| log.keeps_to_itself)
+            || self.wrapped_write().is_some_and(|wrapped| wrapped.ok.is_some())
             || !execution.plan.may_write_rows();
         let is_undone = execution.plan.is_undone_with_transaction(self.tracked.is_text_certain)
             && keeps_to_itself

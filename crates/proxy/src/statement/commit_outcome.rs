@@ -128,6 +128,13 @@ impl Work<'_> {
         if is_of_server && self.session.can_replay(self.ctx) {
             return self.replay_elsewhere(key, Rejected::ByServer);
         }
+        if is_of_server {
+            // Its COMMIT was not sent, nor will the server take it.
+            let server = self.pools.connections[key].server;
+            self.pools.suspect(self.ctx, server);
+            let obstacle = self.session.why_lost();
+            return self.lose_transaction(Some(key), obstacle);
+        }
         if !HARMLESS.contains(&error.code) {
             // It may have undone the transaction: a COMMIT would succeed, and commit nothing.
             return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
