@@ -364,16 +364,16 @@ fn conflict_between_nodes(env: &Env) -> CaseResult {
     }
     // Where it may run again it does, and the client hears of nothing.
     client.run("SET weir_replay = DEFAULT")?;
-    for (value, sql) in [("20", "COMMIT"), ("21", "SELECT v FROM t")] {
+    for (value, sql) in [(20, "COMMIT"), (30, "SELECT v FROM t")] {
         client.run("BEGIN")?;
-        client.run("UPDATE t SET v = 1")?;
+        client.run("UPDATE t SET v = v + 1")?;
         elsewhere.root_query(&format!("SET wsrep_sync_wait = 7; UPDATE {schema}.t SET v = {value}"))?;
-        wait_for_value(env, &schema, value)?;
+        wait_for_value(env, &schema, &value.to_string())?;
         let told = client.query(sql)?.error();
         ensure!(told.is_none(), "{sql}: {told:?}");
         client.run("COMMIT")?;
         let rows = client.rows("SELECT v FROM t")?;
-        ensure!(rows == [["1"]], "{sql}: the client sees {rows:?}");
+        ensure!(rows == [[(value + 1).to_string()]], "{sql}: the client sees {rows:?}");
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use weir_tests::{Case, CaseResult, Cut, Env, Session, ensure};
 
 use super::elsewhere::{Kind, cutting, insert};
 use super::{
-    AT_COMMIT, AT_MARKER, COMMIT, COMMIT_LOST, MARK, count, known_alone, told_if_carried_out,
-    told_if_not_carried_out, words,
+    AT_COMMIT, COMMIT, COMMIT_LOST, MARK, count, known_alone, told_if_carried_out, told_if_not_carried_out,
+    words,
 };
 use crate::replay::error_of;
 
@@ -54,10 +54,10 @@ fn alone(env: &Env, kind: Kind) -> CaseResult {
     Ok(())
 }
 
-/// The server has answered it, and told that no rollback undoes it: it is there once. (MySQL with global transaction ids
+/// The server has answered it, and told that no rollback undoes it: it is there once, and has no marker. (MySQL with global transaction ids
 /// does not let such a write be a part of a transaction.)
 fn without_transactions(env: &Env, kind: Kind, servers: &Mysql) -> CaseResult {
-    let cut = Cut { mark: AT_MARKER, after_bytes: Some(0), cuts_max: 1 };
+    let cut = Cut { mark: AT_COMMIT, after_bytes: Some(0), cuts_max: 1 };
     let (weir, forwarder, _, schema) = cutting(env, (kind, servers), cut, ("marker", "off"), |_| ())?;
     let mut session = Session::open(weir.addr(), &schema)?;
     session.run("CREATE TABLE plain (word VARCHAR(20)) ENGINE = MyISAM")?;
