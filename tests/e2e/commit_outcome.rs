@@ -395,6 +395,7 @@ fn without_rights(env: &Env) -> CaseResult {
 fn swept(env: &Env) -> CaseResult {
     // The other cases' account does not get these rights: their Weirs would agree with each other.
     const SWEEPER: Account = Account { user: "sweeper", password: "sweeper" };
+    env.forget_epochs()?;
     make_outcomes(env)?;
     let node = env.cluster()?.node(1);
     let Account { user, password } = SWEEPER;

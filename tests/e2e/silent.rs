@@ -166,6 +166,7 @@ fn write(
 }
 
 fn silent_writer(env: &Env) -> CaseResult {
+    env.forget_epochs()?;
     let account = env.account()?;
     let (weir, way) = weir(env, 1, Some(account))?;
     let (before, schema) = (writer(&weir)?, env.schema()?);

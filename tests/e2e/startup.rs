@@ -154,6 +154,8 @@ fn failed_start(env: &Env) -> CaseResult {
 }
 
 fn clean_stop(env: &Env) -> CaseResult {
+    // Also where it comes while the tables are made.
+    env.forget_epochs()?;
     let account = env.account()?;
     let weir = env.weir(|config| {
         config.monitor(account);
@@ -173,6 +175,7 @@ fn clean_stop(env: &Env) -> CaseResult {
 
 /// It finds out late, after everything else is there, that an address is taken.
 fn unregistered(env: &Env) -> CaseResult {
+    env.forget_epochs()?;
     let (account, dir) = (env.account()?, env.dir()?.join("unregistered"));
     fs::create_dir_all(&dir)?;
     let (file, data) = (dir.join("weir.toml"), dir.join("weir-data"));

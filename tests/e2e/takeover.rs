@@ -283,6 +283,7 @@ fn killed_old(env: &Env) -> CaseResult {
 }
 
 fn writer_stays(env: &Env) -> CaseResult {
+    env.forget_epochs()?;
     // With the privileges for weir.topology, and without.
     let own = env.account()?;
     for account in [Some(own), None] {

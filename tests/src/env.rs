@@ -188,6 +188,14 @@ impl Env {
         Ok(Account { user: word, password: word })
     }
 
+    /// Removes what Weirs of earlier cases have agreed on. A killed one leaves its lease behind, for minutes if it was alone, and
+    /// one that does not know its writer waits for that.
+    pub fn forget_epochs(&self) -> Result<(), String> {
+        let sql = "DROP TABLE IF EXISTS weir.topology, weir.instances, weir.drains";
+        self.cluster()?.node(1).root_query(sql).map_err(|error| error.to_string())?;
+        self.wait_applied()
+    }
+
     /// Waits until every node has applied what was written to any of them.
     pub fn wait_applied(&self) -> Result<(), String> {
         for node in self.cluster()?.nodes() {

@@ -138,11 +138,15 @@ fn run(
         if let Err(fault) = &result {
             debug!(hostgroup, %fault, "weir.topology was not written");
         }
-        if is_last || events.send(which(hostgroup, Written { result })).is_err() {
+        // Nobody may listen any more: a stop may have come while this was written, and its own request is behind it.
+        let is_heard = events.send(which(hostgroup, Written { result })).is_ok();
+        if is_last {
             return;
         }
         // Behind the report: it may wait for others' rows.
-        if let Some((_, session)) = session.as_mut().filter(|_| is_beat && Instant::now() >= sweep_at) {
+        if let Some((_, session)) =
+            session.as_mut().filter(|_| is_beat && is_heard && Instant::now() >= sweep_at)
+        {
             let swept = epoch_tables::sweep_outcomes(&mut session.connection, session.guard);
             if let Err(fault) = &swept {
                 debug!(hostgroup, %fault, "weir.outcomes was not swept");

@@ -222,7 +222,9 @@ impl Obstacle {
             Self::EarlierStatement => "it used what an earlier statement had left",
             Self::SeveralIds => "it had several AUTO_INCREMENT values given by one statement",
             Self::Announced => "SET TRANSACTION stood in front of it",
-            Self::TooLong => "it is longer than its log may be (transaction_replay_max_bytes, weir_replay)",
+            Self::TooLong => {
+                "no log is kept of it, or it is longer than that may be (transaction_replay, transaction_replay_max_bytes, weir_replay)"
+            }
             Self::HalfAnswered => "a part of an answer had been sent",
             Self::TooManyAttempts => "it was lost again and again",
             Self::Different => "a statement had another answer when it was run again",
