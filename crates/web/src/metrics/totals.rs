@@ -71,8 +71,10 @@ const COUNTERS: &[Row] = &[
     ),
 ];
 
-/// Times.
-const SECONDS: &[(&str, &str, fn(&Totals) -> f64)] = &[
+/// Name, meaning, and a time, in seconds.
+type TimeRow = (&'static str, &'static str, fn(&Totals) -> f64);
+
+const SECONDS: &[TimeRow] = &[
     ("proxysql_backend_query_time_seconds", "Total time that servers spent on statements.", |t| {
         t.server_time_ns as f64 / 1e9
     }),
@@ -175,9 +177,7 @@ pub(super) fn families(totals: &Totals) -> Vec<Family> {
         let family = Family::counter(name, help);
         figures.iter().fold(family, |family, (value, figure)| family.with(&[(label, value)], figure(totals)))
     };
-    let seconds = |(name, help, figure): &(&'static str, &'static str, fn(&Totals) -> f64)| {
-        Family::counter(name, help).with(&[], figure(totals))
-    };
+    let seconds = |(name, help, figure): &TimeRow| Family::counter(name, help).with(&[], figure(totals));
     let mut families: Vec<_> = COUNTERS.iter().map(bare(Kind::Counter)).collect();
     families.extend(SECONDS.iter().map(seconds));
     families.extend(GAUGES.iter().map(bare(Kind::Gauge)));
