@@ -141,14 +141,14 @@ pub struct Planner {
 
 impl Planner {
     /// Has `to` come before `from`, the present writer of a cluster, if it can write; returns when the next roles have been
-    /// published. If there is another writer by then, nothing happens. With an epoch the role moves when the epoch row says so, and until then the order stands: see
-    /// [`Planner::switch_ends`].
+    /// published. If there is another writer by then, nothing happens. With an epoch the role moves when the epoch row says
+    /// so, and until then the order stands: see [`Planner::switch_ends`].
     pub fn switch(&self, writer_hostgroup: u32, from: &Endpoint, to: &Endpoint) {
         self.order(writer_hostgroup, from, to, SwitchStep::Move);
     }
 
-    /// Has the other Weirs in front of a cluster hold for a switchover from `from` to `to`, if there are any. Those that may still
-    /// write are in [`weir_topology::Leadership::awaited`].
+    /// Has the other Weirs in front of a cluster hold for a switchover from `from` to `to`, if there are any. Those that may
+    /// still write are in [`weir_topology::Leadership::awaited`].
     pub fn ask_to_hold(&self, writer_hostgroup: u32, from: &Endpoint, to: &Endpoint) {
         self.order(writer_hostgroup, from, to, SwitchStep::Ask);
     }

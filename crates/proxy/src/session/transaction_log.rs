@@ -223,7 +223,7 @@ impl Obstacle {
             Self::SeveralIds => "it had several AUTO_INCREMENT values given by one statement",
             Self::Announced => "SET TRANSACTION stood in front of it",
             Self::TooLong => {
-                "no log is kept of it, or it is longer than that may be (transaction_replay, transaction_replay_max_bytes, weir_replay)"
+                "replay is off for it (transaction_replay, weir_replay), or it is longer than transaction_replay_max_bytes"
             }
             Self::HalfAnswered => "a part of an answer had been sent",
             Self::TooManyAttempts => "it was lost again and again",

@@ -44,6 +44,7 @@ const OF_MOMENT: [u16; 4] = [LOCK_DEADLOCK.code, 1205, CHANGED_SINCE, ROLLED_BAC
 pub(crate) const UNDONE: [u16; 3] = [LOCK_DEADLOCK.code, CHANGED_SINCE, ROLLED_BACK_BY_GROUP];
 /// Errors that surely leave a transaction as it is: no such schema or table, no right to it.
 const HARMLESS: [u16; 7] = [1044, 1049, 1142, 1143, 1146, 1227, 1054];
+
 impl Pools {
     /// Whether transactions of a session's write a row of their own.
     pub(crate) fn marks_commits(&self, session: &Session) -> bool {
