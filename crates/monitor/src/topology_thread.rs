@@ -316,6 +316,7 @@ impl TopologyThread {
         self.several_writers.look(&settings.policy);
         self.settings = settings;
         self.forget_leases();
+        self.forget_reads();
         self.configure_epoch_clients();
     }
 

@@ -29,8 +29,11 @@ const CLAIM_PAUSE_MS: u64 = 5_000;
 pub struct Leadership {
     /// The newest row that was read.
     pub row: Option<EpochRow>,
-    /// When the row's epoch was first seen; without a row when the cluster took the place of another one.
+    /// When the row's epoch was first seen.
     pub since: Millis,
+    /// Reads that were sent before this tell nothing: they are of a row that was removed, or of the tables of a cluster whose
+    /// place this one has taken. Servers keep such reads for as long as nobody reads there again.
+    pub not_before: Millis,
     /// When the row that is now the newest was first seen.
     pub learned_at: Millis,
     /// The last read that confirms the epoch, and the lease that it gives.
@@ -140,6 +143,11 @@ impl Leadership {
         (switching.by != policy.instance).then_some((switching, row.version))
     }
 
+    /// What is known where the tables are others from `now` on: nothing, and nothing that was read in those before.
+    pub(crate) fn anew(now: Millis) -> Self {
+        Self { not_before: now, ..Self::default() }
+    }
+
     /// What is known after further reads.
     pub(crate) fn after<'a>(
         before: Option<&Self>,
@@ -150,6 +158,9 @@ impl Leadership {
     ) -> Self {
         let mut leadership = before.cloned().unwrap_or_default();
         (leadership.proposal, leadership.awaited, leadership.is_announced) = (None, Vec::new(), false);
+        leadership.forget_removed_row(reads.clone(), now);
+        let not_before = leadership.not_before;
+        let reads = reads.filter(|read| read.asked_at >= not_before);
         leadership.learn_row(reads.clone(), former_view, now);
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
             leadership.learn_peers(newest, policy, now);
@@ -171,6 +182,17 @@ impl Leadership {
         leadership
     }
 
+    /// Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
+    fn forget_removed_row<'a>(&mut self, reads: impl Iterator<Item = &'a EpochRead>, now: Millis) {
+        if self.row.is_some()
+            && let Some(last) = reads.max_by_key(|read| read.asked_at)
+            && last.row.is_none()
+            && last.asked_at > self.learned_at
+        {
+            (self.row, self.confirmed, self.ahead, self.not_before) = (None, None, None, now);
+        }
+    }
+
     fn learn_row<'a>(
         &mut self,
         reads: impl Iterator<Item = &'a EpochRead> + Clone,
@@ -178,16 +200,6 @@ impl Leadership {
         now: Millis,
     ) {
         let number = |row: &EpochRow| (row.epoch, row.version);
-        if self.row.is_some()
-            && let Some(last) = reads.clone().max_by_key(|read| read.asked_at)
-            && last.row.is_none()
-            && last.asked_at > self.learned_at
-        {
-            // Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
-            (self.row, self.confirmed, self.ahead, self.since) = (None, None, None, now);
-        }
-        let since = if self.row.is_none() { self.since } else { Millis(0) };
-        let reads = reads.filter(|read| read.asked_at >= since);
         let newest =
             reads.filter_map(|read| Some((number(read.row.as_ref()?), read))).max_by_key(|(n, _)| *n);
         let Some((newest, read)) = newest else { return };

@@ -185,11 +185,27 @@ impl TopologyThread {
     }
 
     pub(super) fn take_read(&mut self, read: Option<(Endpoint, EpochRead)>) {
-        let Some((endpoint, read)) = read else { return };
+        let Some((endpoint, read)) = read.filter(|(endpoint, _)| !self.is_taken_out(endpoint)) else {
+            return;
+        };
         let Some(seen) = self.seen.iter_mut().find(|seen| seen.endpoint == endpoint) else { return };
         if seen.epoch.as_ref().is_none_or(|known| known.asked_at <= read.asked_at) {
             seen.epoch = Some(read);
         }
+    }
+
+    /// What was agreed on at servers that a person has taken out does not count, neither then nor when they are back: they may
+    /// be a component that was given up.
+    pub(super) fn forget_reads(&mut self) {
+        let mut seen = std::mem::take(&mut self.seen);
+        let out = seen.iter_mut().filter(|seen| self.is_taken_out(&seen.endpoint));
+        out.for_each(|seen| seen.epoch = None);
+        self.seen = seen;
+    }
+
+    fn is_taken_out(&self, endpoint: &Endpoint) -> bool {
+        let mut rows = self.settings.intents.iter().filter(|row| row.endpoint == *endpoint).peekable();
+        rows.peek().is_some() && rows.all(|row| row.wish == Wish::OfflineHard)
     }
 
     /// The writer hostgroup of the cluster of Galera nodes, or of servers with replication, that a server belongs to.

@@ -10,7 +10,10 @@ impl Cluster<'_> {
     /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
     pub(super) fn learn_epoch(&mut self, health: &HealthCheck<'_>) {
         let Some(policy) = self.epoch else { return };
-        let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
+        // What a person has taken out may be a component that was given up: it counts for nothing here either.
+        let is_member = |endpoint: &Endpoint| {
+            self.members.iter().any(|member| member.endpoint == endpoint && !member.is_taken_out())
+        };
         // A node that was started as a cluster of its own has other tables.
         let trusted = self.before.view.as_ref().map(|view| &view.history);
         let is_ours = |endpoint: &Endpoint| {
@@ -66,7 +69,7 @@ impl Cluster<'_> {
             (&self.before.view, &self.view, &mut self.leadership)
             && before.history != view.history
         {
-            *leadership = Leadership { since: self.now, ..Leadership::default() };
+            *leadership = Leadership::anew(self.now);
         }
     }
 

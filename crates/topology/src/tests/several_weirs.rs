@@ -193,6 +193,31 @@ fn a_row_that_somebody_removes_is_founded_anew() {
     assert!(a.writes_at(a.world.now) && b.writes_at(b.world.now));
 }
 
+/// One that was read before the row was removed keeps its read for as long as it is silent.
+#[test]
+fn a_row_that_was_removed_does_not_come_back_from_a_server_that_is_silent() {
+    let (mut a, mut b, tables) = two();
+    let mut row = tables.borrow().row.clone().unwrap();
+    (row.epoch, row.version, row.writer) = (7, 20, node(1));
+    tables.borrow_mut().row = Some(row);
+    pass(&mut [&mut a, &mut b], 100);
+    a.read(0);
+    a.settle();
+    b.settle();
+    assert_eq!(a.world.writer(), Some(1));
+    a.world.see(0, Err(ProbeError::Timeout(800)));
+    tables.borrow_mut().row = None;
+    for _ in 0..4 {
+        pass(&mut [&mut a, &mut b], 100);
+        a.settle();
+        b.settle();
+    }
+    let founded = tables.borrow().row.clone();
+    assert_eq!(founded.as_ref().map(|row| row.epoch), Some(1));
+    assert_eq!(a.leadership().row, founded);
+    assert!(a.world.writer() == Some(1) && a.writes_at(a.world.now));
+}
+
 #[test]
 fn the_role_of_a_writer_that_leaves_waits_until_all_know() {
     let (mut a, mut b, tables) = two();
