@@ -103,15 +103,15 @@ impl Operations {
     fn cut_deposed(&self, group: &Group, known: Option<&Group>) {
         let deposed = |group: &Group| {
             let leadership = group.leadership.as_ref()?;
-            Some((leadership.deposed.clone()?, leadership.row.as_ref()?.epoch))
+            Some((leadership.deposed.clone()?, leadership.since))
         };
-        let Some((writer, epoch)) = deposed(group) else { return };
-        if known.and_then(deposed).is_some_and(|known| known == (writer.clone(), epoch)) {
+        let Some((writer, learned_at)) = deposed(group) else { return };
+        if known.and_then(deposed).is_some_and(|known| known == (writer.clone(), learned_at)) {
             return;
         }
         self.context.proxy.close_writers(&writer);
         if self.context.proxy.settle() {
-            self.context.reporter.cut(group.writer_hostgroup, epoch);
+            self.context.reporter.cut(group.writer_hostgroup, learned_at);
         }
     }
 
