@@ -418,6 +418,11 @@ impl Leadership {
                 if switch.is_some() {
                     self.await_all(now);
                 }
+                // It has been made, and the row that says so may be one that this Weir can't read.
+                if let Some(known) = &mut self.row {
+                    known.switching.take_if(|switching| switching.to == *writer);
+                }
+                self.forget_silent_switch(policy, now);
                 let from = row.map_or((0, 0), |row| (row.epoch, row.version));
                 let to = writer.clone();
                 self.proposal = Some(Proposal::Claim { from, to, address: None, is_open: true });
