@@ -16,12 +16,15 @@
 mod group;
 mod monitor;
 mod replication;
+mod standing;
 
 use std::sync::mpsc::Sender;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, Flavour, Group, Reason};
+
+pub(crate) use self::standing::Standing;
 
 use crate::error::SwitchoverError;
 use crate::operation_runner::{LOOK_EVERY, OperationRunner};
@@ -56,7 +59,14 @@ pub struct SwitchoverOrder {
 impl SwitchoverOrder {
     /// To the best of those who can, gently.
     pub fn of(writer_hostgroup: u32) -> Self {
-        Self { writer_hostgroup, to: None, force: false, dry_run: false, grace_ms: None, tell: None }
+        Self {
+            writer_hostgroup,
+            to: None,
+            force: false,
+            dry_run: false,
+            grace_ms: None,
+            tell: None,
+        }
     }
 }
 
@@ -80,6 +90,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) to: Endpoint,
     /// Other Weirs can be asked.
     pub(crate) is_agreed: bool,
+    /// The monitor moves the role: every server can write.
+    moved_by_monitor: bool,
     /// How long transactions and pins on the old writer are waited for.
     pub(crate) grace: Duration,
 }
@@ -202,17 +214,20 @@ impl OperationRunner {
         let own = self.context.config.topology_of(hostgroup).switchover_pin_grace;
         let grace = order.grace_ms.map_or(own, Duration::from_millis);
         let is_agreed = group.leadership.is_some();
-        Ok(Plan { order, progress, flavour: group.flavour, from, to, is_agreed, grace })
+        let (flavour, moved_by_monitor) = (group.flavour, false);
+        Ok(Plan { order, progress, flavour, from, to, is_agreed, moved_by_monitor, grace })
     }
 
     /// Everything that can be missing is looked for here.
     fn get_ready(&self, plan: &mut Plan<'_>) -> Result<Mover, SwitchoverError> {
-        match plan.flavour {
-            Flavour::Galera => Ok(Mover::Monitor),
-            Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Monitor),
-            Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
-            Flavour::Replication => self.first_fit(plan).map(Box::new).map(Mover::Replication),
-        }
+        let mover = match plan.flavour {
+            Flavour::Galera => Mover::Monitor,
+            Flavour::GroupReplication if self.has_several_primaries(plan) => Mover::Monitor,
+            Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group)?,
+            Flavour::Replication => self.first_fit(plan).map(Box::new).map(Mover::Replication)?,
+        };
+        plan.moved_by_monitor = matches!(mover, Mover::Monitor);
+        Ok(mover)
     }
 
     /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
@@ -308,7 +323,8 @@ impl OperationRunner {
         }
     }
 
-    /// Waits until nobody may write to the old writer, for so long; returns who may then.
+    /// Waits until nobody may write to the old writer, for so long; returns who may then. Nobody need leave where the role has
+    /// moved to the target already.
     fn wait_writers(
         &self,
         plan: &Plan<'_>,
@@ -318,6 +334,10 @@ impl OperationRunner {
         let until = Instant::now() + grace;
         let mut told = Vec::new();
         loop {
+            // First: whoever is closed for it must be so for an order that stands.
+            if self.standing(plan)? == Standing::Made {
+                return Ok(Vec::new());
+            }
             let writing = self.writing(from)?;
             if writing.is_empty() || Instant::now() >= until {
                 return Ok(writing);
@@ -325,11 +345,6 @@ impl OperationRunner {
             if writing != told {
                 progress.tell(format!("waiting for {}", in_words(&writing)));
                 told = writing;
-            }
-            let roles = self.context.roles.latest();
-            let group = roles.group(plan.order.writer_hostgroup);
-            if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
-                return Err(cause);
             }
             self.look_again()?;
         }

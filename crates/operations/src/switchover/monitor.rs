@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use weir_monitor::monotonic_ns;
-use weir_topology::Endpoint;
 
+use super::standing::Standing;
 use super::{Plan, why_not};
 use crate::error::SwitchoverError;
 use crate::operation_runner::OperationRunner;
@@ -18,7 +18,7 @@ impl OperationRunner {
     pub(super) fn move_with_monitor(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let Plan { order, from, to, .. } = plan;
         plan.progress.tell(format!("waiting until {to} has applied everything"));
-        self.wait_caught_up(to)?;
+        self.wait_caught_up(plan)?;
         self.context.planner.switch(order.writer_hostgroup, from, to);
         if self.has_epoch(order.writer_hostgroup) {
             // Nobody moves it any more if the target has left, or another Weir has taken the announcement away.
@@ -46,14 +46,14 @@ impl OperationRunner {
         }
     }
 
-    /// Waits until everything that was acknowledged before now is visible on a server.
-    fn wait_caught_up(&self, to: &Endpoint) -> Result<(), SwitchoverError> {
-        let now_ns = monotonic_ns();
+    /// Waits until everything that was acknowledged before now is visible on the target.
+    fn wait_caught_up(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
+        let (to, now_ns) = (&plan.to, monotonic_ns());
         let shared = self.context.registry.server(to);
         // Others may have written, too.
         shared.note_write(now_ns);
         let until = Instant::now() + CATCH_UP_WAIT;
-        while !shared.covers(now_ns) {
+        while !shared.covers(now_ns) && self.standing(plan)? == Standing::Ordered {
             if Instant::now() >= until {
                 let (to, seconds) = (to.clone(), CATCH_UP_WAIT.as_secs());
                 return Err(SwitchoverError::NotCaughtUp { to, seconds });
