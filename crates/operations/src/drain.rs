@@ -277,7 +277,7 @@ impl OperationRunner {
             if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(stays(cause));
             }
-            let order = SwitchoverOrder::of(hostgroup);
+            let order = SwitchoverOrder { from: Some(endpoint.clone()), ..SwitchoverOrder::of(hostgroup) };
             match self
                 .switchover(&order, progress)
                 .map_err(|cause| (self.is_left(hostgroup, endpoint), cause))

@@ -44,6 +44,8 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 pub struct SwitchoverOrder {
     /// The cluster's.
     pub writer_hostgroup: u32,
+    /// The writer that is to be left: with another one by then the order is void. None: whoever it is.
+    pub from: Option<Endpoint>,
     /// None: the best of those who can.
     pub to: Option<Endpoint>,
     /// Close the sessions that would write to the old writer after the grace.
@@ -61,6 +63,7 @@ impl SwitchoverOrder {
     pub fn of(writer_hostgroup: u32) -> Self {
         Self {
             writer_hostgroup,
+            from: None,
             to: None,
             force: false,
             dry_run: false,
@@ -187,21 +190,7 @@ impl OperationRunner {
             let known = roles.groups.iter().map(|group| group.writer_hostgroup).collect();
             SwitchoverError::NoCluster { hostgroup, known }
         })?;
-        let from = match group.writers.as_slice() {
-            [writer] => writer.clone(),
-            [] => return Err(SwitchoverError::NoWriter { reasons: all_reasons(group) }),
-            _ => return Err(SwitchoverError::SeveralWriters),
-        };
-        let to = match &order.to {
-            Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
-            Some(to) if group.successors.contains(to) => to.clone(),
-            Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
-            None => group
-                .successors
-                .first()
-                .cloned()
-                .ok_or_else(|| SwitchoverError::NoTarget { reasons: all_reasons(group) })?,
-        };
+        let (from, to) = ends(order, group)?;
         if let Some(cause) = another_switchover(group, &self.context.instance) {
             return Err(cause);
         }
@@ -368,6 +357,28 @@ impl OperationRunner {
     }
 }
 
+/// From whom an order moves the role to whom, as things are now.
+fn ends(order: &SwitchoverOrder, group: &Group) -> Result<(Endpoint, Endpoint), SwitchoverError> {
+    let from = match group.writers.as_slice() {
+        [writer] => writer.clone(),
+        [] => return Err(SwitchoverError::NoWriter { reasons: all_reasons(group) }),
+        _ => return Err(SwitchoverError::SeveralWriters),
+    };
+    if let Some(wanted) = order.from.as_ref().filter(|wanted| **wanted != from) {
+        return Err(SwitchoverError::MovedMeanwhile { from: wanted.clone(), to: from });
+    }
+    let to = match &order.to {
+        Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
+        Some(to) if group.successors.contains(to) => to.clone(),
+        Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
+        None => {
+            let first = group.successors.first().cloned();
+            first.ok_or_else(|| SwitchoverError::NoTarget { reasons: all_reasons(group) })?
+        }
+    };
+    Ok((from, to))
+}
+
 /// Why a server can't have the role, in words.
 pub(crate) fn why_not(group: &Group, server: &Endpoint) -> String {
     let known = group.cannot_write.iter().find(|(known, _)| known == server);
@@ -393,4 +404,34 @@ fn in_words(writing: &[WritingSessions]) -> String {
     };
     let words: Vec<String> = writing.iter().map(words).collect();
     if words.is_empty() { "nobody".to_owned() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_void_that_was_to_leave_another_writer() {
+        let server = |host: &str| Endpoint::new(host, 3306);
+        let group = Group {
+            writers: vec![server("a")],
+            successors: vec![server("b"), server("c")],
+            ..Group::default()
+        };
+        let look = |from: Option<&str>, to: Option<&str>| {
+            let (from, to) = (from.map(server), to.map(server));
+            let order = SwitchoverOrder { from, to, ..SwitchoverOrder::of(10) };
+            match ends(&order, &group) {
+                Ok((from, to)) => format!("{} -> {}", from.host, to.host),
+                Err(cause) => cause.to_string(),
+            }
+        };
+        assert_eq!(look(None, Some("c")), "a -> c");
+        assert_eq!(look(Some("a"), None), "a -> b");
+        let moved = "the writer role has moved from b:3306 to a:3306 meanwhile";
+        assert_eq!(
+            [look(Some("b"), Some("c")), look(Some("b"), None), look(Some("b"), Some("a"))],
+            [moved; 3]
+        );
+    }
 }
