@@ -488,7 +488,8 @@ impl Leadership {
             }
             (None | Some(true), Some((switch, address))) => {
                 self.awaited = self.may_write(Some(row.version), now);
-                let moves = switch.step == SwitchStep::Move && self.awaited.is_empty();
+                // One that starts at this moment would not know that it is to hold.
+                let moves = self.is_announced && switch.step == SwitchStep::Move && self.awaited.is_empty();
                 let (to, address) = (switch.to.clone(), address.map(str::to_owned));
                 moves.then_some(Proposal::Claim { from, to, address, is_open: true })
             }

@@ -40,7 +40,9 @@ impl Cluster<'_> {
             row.zip(known_row.as_ref()).is_none_or(|(row, known)| {
                 row.epoch <= known.epoch
                     || row.claimed_by == policy.instance
-                    || known.switching.is_some()
+                    || known.switching.as_ref().is_some_and(|switching| {
+                        (&switching.to, &switching.by) == (&row.writer, &row.claimed_by)
+                    })
                     || seen.epoch.as_ref().is_some_and(|read| read.asked_at <= seen.state_asked_at)
             })
         };

@@ -326,9 +326,18 @@ fn leadership(world: &World) -> Leadership {
 
 #[test]
 fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
+    // A switchover that is announced meanwhile is another one's.
+    let elsewhere = [(1, "weir-2"), (2, "weir-3")];
+    let others = elsewhere.map(|(to, by)| Some(Switching { to: node(to), by: by.into() }));
+    for switching in [None].into_iter().chain(others) {
+        claim_in_a_component_of_its_own(switching);
+    }
+}
+
+fn claim_in_a_component_of_its_own(switching: Option<Switching>) {
     let mut world = World::unseen(policy(WriterReads::No));
     world.policy.epoch = Some(EpochPolicy::new("weir-1"));
-    let first = epoch_row(1, 0, "weir-1");
+    let first = EpochRow { switching, ..epoch_row(1, 0, "weir-1") };
     settle(&mut world, |world| {
         in_view(world, &[0, 1, 2], 3);
         let now = world.now;

@@ -550,6 +550,24 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     assert!(tables.borrow().row.as_ref().unwrap().switching.is_none());
 }
 
+#[test]
+fn the_role_does_not_move_by_an_order_that_was_not_announced() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &tables);
+    weir.settle();
+    let order =
+        |step| vec![Switch { writer_hostgroup: 100, from: node(0), to: node(2), step, ordered_at: 9 }];
+    weir.world.policy.switches = order(SwitchStep::Move);
+    weir.settle();
+    assert_eq!((weir.world.writer(), weir.leadership().proposal.clone()), (Some(0), None));
+    weir.world.policy.switches = order(SwitchStep::Ask);
+    weir.world.policy.switches[0].ordered_at = tables.borrow().row.as_ref().unwrap().version;
+    weir.settle();
+    weir.world.policy.switches[0].step = SwitchStep::Move;
+    weir.settle();
+    assert_eq!(weir.world.writer(), Some(2));
+}
+
 /// Both want another writer at the same moment; a's order is to leave node 0, which has been left when its turn comes.
 #[test]
 fn an_order_lapses_when_the_role_has_moved_meanwhile() {
