@@ -157,7 +157,8 @@ impl OperationRunner {
                 tracing::warn!(hostgroup, %from, %to, held_ms, cause = cause.to_string(), "switchover undone");
                 let reason = format!("{from} -> {to}: {cause}");
                 self.context.proxy.log_change(Some(hostgroup), "switchover undone", reason);
-                let stays = self.writers(&plan) == [from.clone()];
+                let is_known = !matches!(cause, SwitchoverError::Undecided { .. });
+                let stays = is_known && self.writers(&plan) == [from.clone()];
                 let now = if stays {
                     format!("{from} is the writer as before")
                 } else {
