@@ -118,8 +118,9 @@ pub(crate) struct EpochClient {
     trouble: Option<EpochTrouble>,
     /// A row that was passed over, as it was said.
     malformed: Option<String>,
-    /// The epoch up to which the sessions on a deposed writer have been closed.
-    cut_until: u64,
+    /// The epochs that were learned until then have no sessions left on the writer that they have deposed. Their numbers may
+    /// begin anew.
+    cut_until: Millis,
 }
 
 impl EpochClient {
@@ -163,7 +164,7 @@ impl EpochClient {
             stopped_since: None,
             trouble: None,
             malformed: None,
-            cut_until: 0,
+            cut_until: Millis(0),
         })
     }
 
@@ -195,15 +196,8 @@ impl EpochClient {
         self.released = released;
     }
 
-    pub(crate) fn cut(&mut self, epoch: u64) {
-        self.cut_until = self.cut_until.max(epoch);
-    }
-
-    /// Epochs begin anew where the tables do: of those what was cut before says nothing.
-    pub(crate) fn forget_cuts(&mut self, roles: &Roles) {
-        let leadership = roles.group(self.hostgroup).and_then(|group| group.leadership.as_ref());
-        let row = leadership.and_then(|leadership| leadership.row.as_ref());
-        self.cut_until = self.cut_until.min(row.map_or(0, |row| row.epoch));
+    pub(crate) fn cut(&mut self, learned_at: Millis) {
+        self.cut_until = self.cut_until.max(learned_at);
     }
 
     /// Gives what a read has shown, if it counts.
@@ -479,7 +473,7 @@ impl EpochClient {
                 Some(leadership) => {
                     let row = leadership.row.as_ref();
                     let is_named = row.is_some_and(|row| row.writer == *endpoint);
-                    let is_cut = row.is_some_and(|row| row.epoch <= self.cut_until);
+                    let is_cut = leadership.since <= self.cut_until;
                     if is_named || group.writers.contains(endpoint) {
                         lease_ns(leadership)
                     } else if leadership.deposed.as_ref() == Some(endpoint) && !is_cut {
@@ -538,4 +532,44 @@ fn ordered<'g>(group: &'g Group, at: &ClusterServers<'g>, first: Option<&'g Endp
         }
     }
     ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use weir_topology::EpochRow;
+
+    use super::*;
+
+    #[test]
+    fn that_a_deposed_writer_was_left_says_nothing_of_an_epoch_of_other_tables() {
+        let (events, _inbox) = sync_channel(16);
+        let mut client = EpochClient::start(10, EpochScope::Writer, &"a".into(), &events).unwrap();
+        let (old, new) = (Endpoint::new("a", 3306), Endpoint::new("b", 3306));
+        let registry = ServerRegistry::default();
+        let may_write = |client: &EpochClient, epoch, since| {
+            let row = EpochRow {
+                epoch,
+                version: epoch,
+                writer: new.clone(),
+                writer_address: None,
+                claimed_by: "b".into(),
+                is_open: true,
+                switching: None,
+            };
+            let (row, deposed) = (Some(row), Some(old.clone()));
+            let leadership = Some(Leadership { row, since, deposed, ..Leadership::default() });
+            let group = Group { writer_hostgroup: 10, leadership, ..Group::default() };
+            let roles = Roles { groups: vec![group], ..Roles::default() };
+            client.limit_writes(&roles, std::slice::from_ref(&old), &registry);
+            registry.server(&old).may_write_at(1)
+        };
+        assert!(!may_write(&client, 5, Millis(100)));
+        client.cut(Millis(100));
+        assert!(may_write(&client, 5, Millis(100)));
+        // A row that was removed, or a component that was given up: the next tables begin with the first epoch.
+        assert!(!may_write(&client, 2, Millis(200)));
+        assert!(!may_write(&client, 5, Millis(300)));
+    }
 }

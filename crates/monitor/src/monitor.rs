@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use weir_config::Config;
-use weir_topology::{Cleared, Endpoint, EpochPolicy, InstanceId, Roles, ServerRegistry, Switch, SwitchStep};
+use weir_topology::{
+    Cleared, Endpoint, EpochPolicy, InstanceId, Millis, Roles, ServerRegistry, Switch, SwitchStep,
+};
 
 use crate::probe_log::ProbeLog;
 use crate::settings::{Reach, Settings};
@@ -204,9 +206,10 @@ impl Reporter {
         let _ = self.events.send(Event::Release { hostgroup, rows });
     }
 
-    /// The sessions that could still write to a writer deposed by this epoch have been closed.
-    pub fn cut(&self, hostgroup: u32, epoch: u64) {
-        let _ = self.events.send(Event::Cut { hostgroup, epoch });
+    /// The sessions that could still write to a writer have been closed which was deposed by the epoch that was first seen
+    /// then ([`weir_topology::Leadership::since`]).
+    pub fn cut(&self, hostgroup: u32, learned_at: Millis) {
+        let _ = self.events.send(Event::Cut { hostgroup, learned_at });
     }
 
     /// Tells that the data path could not connect to a server, and why. Enough of these within a second, from all

@@ -218,9 +218,9 @@ impl TopologyThread {
                 self.cleared.retain(|known| known.writer_hostgroup != cleared.writer_hostgroup);
                 self.cleared.push(cleared);
             }
-            Event::Cut { hostgroup, epoch } => {
+            Event::Cut { hostgroup, learned_at } => {
                 if let Some(client) = self.epoch_clients.get_mut(&hostgroup) {
-                    client.cut(epoch);
+                    client.cut(learned_at);
                 }
             }
             Event::Used(counts) => self.used = counts.into_iter().collect(),
@@ -316,6 +316,7 @@ impl TopologyThread {
         self.several_writers.look(&settings.policy);
         self.settings = settings;
         self.forget_leases();
+        self.forget_reads();
         self.configure_epoch_clients();
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use weir_config::ServerStatus;
-use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
+use weir_topology::{DrainRow, Endpoint, Flavour, Group, InstanceId, Reason};
 
 use crate::error::{DrainError, SwitchoverError};
 use crate::operation_runner::OperationRunner;
@@ -26,6 +26,16 @@ struct Opponent {
     instance: InstanceId,
     /// It has been heard of lately.
     is_live: bool,
+}
+
+/// How a server stops being a cluster's writer whose role a switchover has not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Another one writes.
+    Already,
+    /// Another one can write, and does as soon as this one is drained.
+    ByDrain,
+    Never,
 }
 
 impl OperationRunner {
@@ -254,8 +264,11 @@ impl OperationRunner {
     /// ends on the old one may meet with a conflict (error 1213).
     fn move_writer_role(&self, endpoint: &Endpoint, progress: &Progress) -> Result<(), DrainError> {
         let roles = self.context.roles.latest();
-        for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
-            let hostgroup = group.writer_hostgroup;
+        for hostgroup in roles.groups.iter().map(|group| group.writer_hostgroup) {
+            // As it is by then: another cluster's role has moved first.
+            let roles = self.context.roles.latest();
+            let group = roles.group(hostgroup).filter(|group| group.writers == [endpoint.clone()]);
+            let Some(group) = group else { continue };
             let stays = |cause| DrainError::StaysWriter {
                 server: endpoint.clone(),
                 hostgroup,
@@ -264,26 +277,29 @@ impl OperationRunner {
             if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(stays(cause));
             }
-            let order = SwitchoverOrder::of(hostgroup);
-            // As it is by then: the last other one may have left meanwhile.
-            let has_next = || {
-                let roles = self.context.roles.latest();
-                let now = roles.group(hostgroup).filter(|group| group.flavour == Flavour::Galera);
-                now.is_some_and(|group| !group.successors.is_empty())
-            };
-            match self.switchover(&order, progress) {
+            let order = SwitchoverOrder { from: Some(endpoint.clone()), ..SwitchoverOrder::of(hostgroup) };
+            match self
+                .switchover(&order, progress)
+                .map_err(|cause| (self.is_left(hostgroup, endpoint), cause))
+            {
                 Ok(done) => progress.tell(done),
-                Err(cause) if has_next() => {
+                // Somebody else has moved the role meanwhile.
+                Err((Left::Already, cause)) => progress.tell(cause.to_string()),
+                Err((Left::ByDrain, cause)) => {
                     let cause = cause.to_string();
                     tracing::warn!(hostgroup, %endpoint, cause, "drained writer: the next one takes over while its sessions finish");
                     progress.tell(format!(
                         "{cause}; the next writer takes over while the remaining sessions finish"
                     ));
                 }
-                Err(cause) => return Err(stays(cause)),
+                Err((Left::Never, cause)) => return Err(stays(cause)),
             }
         }
         Ok(())
+    }
+
+    fn is_left(&self, hostgroup: u32, endpoint: &Endpoint) -> Left {
+        is_left(self.context.roles.latest().group(hostgroup), endpoint)
     }
 
     fn set_drained(&self, endpoint: &Endpoint, is_drained: bool, words: &str) -> Result<String, DrainError> {
@@ -300,5 +316,35 @@ impl OperationRunner {
             self.context.proxy.settle();
         }
         Ok(format!("{endpoint} is {words}{}", if changes { "" } else { " (as before)" }))
+    }
+}
+
+fn is_left(group: Option<&Group>, endpoint: &Endpoint) -> Left {
+    match group {
+        Some(group) if !group.writers.is_empty() && !group.writers.contains(endpoint) => Left::Already,
+        // As it is by then: the last other one may have left meanwhile.
+        Some(group) if group.flavour == Flavour::Galera && !group.successors.is_empty() => Left::ByDrain,
+        _ => Left::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_writes_no_more_does_not_stay_the_writer() {
+        let server = |host: &&str| Endpoint::new(host, 3306);
+        let left = |flavour, writers: &[&str], successors: &[&str]| {
+            let writers = writers.iter().map(server).collect();
+            let successors = successors.iter().map(server).collect();
+            is_left(Some(&Group { flavour, writers, successors, ..Group::default() }), &server(&"a"))
+        };
+        assert_eq!(left(Flavour::Replication, &["b"], &[]), Left::Already);
+        assert_eq!(left(Flavour::Galera, &["b"], &["a"]), Left::Already);
+        assert_eq!(left(Flavour::Galera, &["a"], &["b"]), Left::ByDrain);
+        assert_eq!(left(Flavour::Replication, &["a"], &["b"]), Left::Never);
+        assert_eq!(left(Flavour::Galera, &["a"], &[]), Left::Never);
+        assert_eq!(left(Flavour::Galera, &[], &[]), Left::Never);
     }
 }

@@ -217,6 +217,14 @@ pub enum SwitchoverError {
         /// What came after that.
         then: Box<SwitchoverError>,
     },
+    /// It was given up when the role was about to move.
+    #[error("{cause}; whether {to} becomes the writer is not known yet")]
+    Undecided {
+        /// Why it was given up.
+        cause: Box<SwitchoverError>,
+        /// The target.
+        to: Endpoint,
+    },
     /// Statements were held, and it was given up.
     #[error("{cause}: undone after {held_ms} ms, {now}")]
     Undone {

@@ -37,7 +37,8 @@ impl Failback {
         let (to, why) = proposal(group).filter(|_| self.pause.is_over() && !is_busy)?;
         self.pause.end();
         tracing::info!(hostgroup, %to, "{why}");
-        let order = SwitchoverOrder { to: Some(to.clone()), ..SwitchoverOrder::of(hostgroup) };
+        let (from, to) = (group.writers.first().cloned(), Some(to.clone()));
+        let order = SwitchoverOrder { from, to, ..SwitchoverOrder::of(hostgroup) };
         let run = move |runner: &OperationRunner| {
             // A cause has been logged where it was found.
             let is_done = runner.switchover(&order, &Progress::unheard()).is_ok();

@@ -16,12 +16,15 @@
 mod group;
 mod monitor;
 mod replication;
+mod standing;
 
 use std::sync::mpsc::Sender;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, Flavour, Group, Reason};
+
+pub(crate) use self::standing::Standing;
 
 use crate::error::SwitchoverError;
 use crate::operation_runner::{LOOK_EVERY, OperationRunner};
@@ -41,6 +44,8 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 pub struct SwitchoverOrder {
     /// The cluster's.
     pub writer_hostgroup: u32,
+    /// The writer that is to be left: with another one by then the order is void. None: whoever it is.
+    pub from: Option<Endpoint>,
     /// None: the best of those who can.
     pub to: Option<Endpoint>,
     /// Close the sessions that would write to the old writer after the grace.
@@ -56,7 +61,15 @@ pub struct SwitchoverOrder {
 impl SwitchoverOrder {
     /// To the best of those who can, gently.
     pub fn of(writer_hostgroup: u32) -> Self {
-        Self { writer_hostgroup, to: None, force: false, dry_run: false, grace_ms: None, tell: None }
+        Self {
+            writer_hostgroup,
+            from: None,
+            to: None,
+            force: false,
+            dry_run: false,
+            grace_ms: None,
+            tell: None,
+        }
     }
 }
 
@@ -80,6 +93,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) to: Endpoint,
     /// Other Weirs can be asked.
     pub(crate) is_agreed: bool,
+    /// The monitor moves the role: every server can write.
+    moved_by_monitor: bool,
     /// How long transactions and pins on the old writer are waited for.
     pub(crate) grace: Duration,
 }
@@ -142,7 +157,8 @@ impl OperationRunner {
                 tracing::warn!(hostgroup, %from, %to, held_ms, cause = cause.to_string(), "switchover undone");
                 let reason = format!("{from} -> {to}: {cause}");
                 self.context.proxy.log_change(Some(hostgroup), "switchover undone", reason);
-                let stays = self.writers(&plan) == [from.clone()];
+                let is_known = !matches!(cause, SwitchoverError::Undecided { .. });
+                let stays = is_known && self.writers(&plan) == [from.clone()];
                 let now = if stays {
                     format!("{from} is the writer as before")
                 } else {
@@ -175,21 +191,7 @@ impl OperationRunner {
             let known = roles.groups.iter().map(|group| group.writer_hostgroup).collect();
             SwitchoverError::NoCluster { hostgroup, known }
         })?;
-        let from = match group.writers.as_slice() {
-            [writer] => writer.clone(),
-            [] => return Err(SwitchoverError::NoWriter { reasons: all_reasons(group) }),
-            _ => return Err(SwitchoverError::SeveralWriters),
-        };
-        let to = match &order.to {
-            Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
-            Some(to) if group.successors.contains(to) => to.clone(),
-            Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
-            None => group
-                .successors
-                .first()
-                .cloned()
-                .ok_or_else(|| SwitchoverError::NoTarget { reasons: all_reasons(group) })?,
-        };
+        let (from, to) = ends(order, group)?;
         if let Some(cause) = another_switchover(group, &self.context.instance) {
             return Err(cause);
         }
@@ -202,17 +204,20 @@ impl OperationRunner {
         let own = self.context.config.topology_of(hostgroup).switchover_pin_grace;
         let grace = order.grace_ms.map_or(own, Duration::from_millis);
         let is_agreed = group.leadership.is_some();
-        Ok(Plan { order, progress, flavour: group.flavour, from, to, is_agreed, grace })
+        let (flavour, moved_by_monitor) = (group.flavour, false);
+        Ok(Plan { order, progress, flavour, from, to, is_agreed, moved_by_monitor, grace })
     }
 
     /// Everything that can be missing is looked for here.
     fn get_ready(&self, plan: &mut Plan<'_>) -> Result<Mover, SwitchoverError> {
-        match plan.flavour {
-            Flavour::Galera => Ok(Mover::Monitor),
-            Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Monitor),
-            Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
-            Flavour::Replication => self.first_fit(plan).map(Box::new).map(Mover::Replication),
-        }
+        let mover = match plan.flavour {
+            Flavour::Galera => Mover::Monitor,
+            Flavour::GroupReplication if self.has_several_primaries(plan) => Mover::Monitor,
+            Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group)?,
+            Flavour::Replication => self.first_fit(plan).map(Box::new).map(Mover::Replication)?,
+        };
+        plan.moved_by_monitor = matches!(mover, Mover::Monitor);
+        Ok(mover)
     }
 
     /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
@@ -308,7 +313,8 @@ impl OperationRunner {
         }
     }
 
-    /// Waits until nobody may write to the old writer, for so long; returns who may then.
+    /// Waits until nobody may write to the old writer, for so long; returns who may then. Nobody need leave where the role has
+    /// moved to the target already.
     fn wait_writers(
         &self,
         plan: &Plan<'_>,
@@ -318,6 +324,10 @@ impl OperationRunner {
         let until = Instant::now() + grace;
         let mut told = Vec::new();
         loop {
+            // First: whoever is closed for it must be so for an order that stands.
+            if self.standing(plan)? == Standing::Made {
+                return Ok(Vec::new());
+            }
             let writing = self.writing(from)?;
             if writing.is_empty() || Instant::now() >= until {
                 return Ok(writing);
@@ -325,11 +335,6 @@ impl OperationRunner {
             if writing != told {
                 progress.tell(format!("waiting for {}", in_words(&writing)));
                 told = writing;
-            }
-            let roles = self.context.roles.latest();
-            let group = roles.group(plan.order.writer_hostgroup);
-            if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
-                return Err(cause);
             }
             self.look_again()?;
         }
@@ -351,6 +356,28 @@ impl OperationRunner {
         sums.sort();
         Ok(sums)
     }
+}
+
+/// From whom an order moves the role to whom, as things are now.
+fn ends(order: &SwitchoverOrder, group: &Group) -> Result<(Endpoint, Endpoint), SwitchoverError> {
+    let from = match group.writers.as_slice() {
+        [writer] => writer.clone(),
+        [] => return Err(SwitchoverError::NoWriter { reasons: all_reasons(group) }),
+        _ => return Err(SwitchoverError::SeveralWriters),
+    };
+    if let Some(wanted) = order.from.as_ref().filter(|wanted| **wanted != from) {
+        return Err(SwitchoverError::MovedMeanwhile { from: wanted.clone(), to: from });
+    }
+    let to = match &order.to {
+        Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
+        Some(to) if group.successors.contains(to) => to.clone(),
+        Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
+        None => {
+            let first = group.successors.first().cloned();
+            first.ok_or_else(|| SwitchoverError::NoTarget { reasons: all_reasons(group) })?
+        }
+    };
+    Ok((from, to))
 }
 
 /// Why a server can't have the role, in words.
@@ -378,4 +405,34 @@ fn in_words(writing: &[WritingSessions]) -> String {
     };
     let words: Vec<String> = writing.iter().map(words).collect();
     if words.is_empty() { "nobody".to_owned() } else { words.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_void_that_was_to_leave_another_writer() {
+        let server = |host: &str| Endpoint::new(host, 3306);
+        let group = Group {
+            writers: vec![server("a")],
+            successors: vec![server("b"), server("c")],
+            ..Group::default()
+        };
+        let look = |from: Option<&str>, to: Option<&str>| {
+            let (from, to) = (from.map(server), to.map(server));
+            let order = SwitchoverOrder { from, to, ..SwitchoverOrder::of(10) };
+            match ends(&order, &group) {
+                Ok((from, to)) => format!("{} -> {}", from.host, to.host),
+                Err(cause) => cause.to_string(),
+            }
+        };
+        assert_eq!(look(None, Some("c")), "a -> c");
+        assert_eq!(look(Some("a"), None), "a -> b");
+        let moved = "the writer role has moved from b:3306 to a:3306 meanwhile";
+        assert_eq!(
+            [look(Some("b"), Some("c")), look(Some("b"), None), look(Some("b"), Some("a"))],
+            [moved; 3]
+        );
+    }
 }

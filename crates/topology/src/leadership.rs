@@ -29,9 +29,10 @@ const CLAIM_PAUSE_MS: u64 = 5_000;
 pub struct Leadership {
     /// The newest row that was read.
     pub row: Option<EpochRow>,
-    /// When the row's epoch was first seen; without a row when the cluster took the place of another one.
+    /// When the row's epoch was first seen.
     pub since: Millis,
-    /// What was read before says nothing: it is of other tables, or of ones that have begun anew.
+    /// Reads that were sent before this tell nothing: they are of a row that was removed, or of the tables of a cluster whose
+    /// place this one has taken. Servers keep such reads for as long as nobody reads there again.
     pub not_before: Millis,
     /// When the row that is now the newest was first seen.
     pub learned_at: Millis,
@@ -142,6 +143,11 @@ impl Leadership {
         (switching.by != policy.instance).then_some((switching, row.version))
     }
 
+    /// What is known where the tables are others from `now` on: nothing, and nothing that was read in those before.
+    pub(crate) fn anew(now: Millis) -> Self {
+        Self { not_before: now, ..Self::default() }
+    }
+
     /// What is known after further reads.
     pub(crate) fn after<'a>(
         before: Option<&Self>,
@@ -151,9 +157,10 @@ impl Leadership {
         now: Millis,
     ) -> Self {
         let mut leadership = before.cloned().unwrap_or_default();
-        let not_before = leadership.not_before;
-        let reads = reads.filter(move |read| read.asked_at >= not_before);
         (leadership.proposal, leadership.awaited, leadership.is_announced) = (None, Vec::new(), false);
+        leadership.forget_removed_row(reads.clone(), now);
+        let not_before = leadership.not_before;
+        let reads = reads.filter(|read| read.asked_at >= not_before);
         leadership.learn_row(reads.clone(), former_view, now);
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
             leadership.learn_peers(newest, policy, now);
@@ -175,6 +182,17 @@ impl Leadership {
         leadership
     }
 
+    /// Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
+    fn forget_removed_row<'a>(&mut self, reads: impl Iterator<Item = &'a EpochRead>, now: Millis) {
+        if self.row.is_some()
+            && let Some(last) = reads.max_by_key(|read| read.asked_at)
+            && last.row.is_none()
+            && last.asked_at > self.learned_at
+        {
+            (self.row, self.confirmed, self.ahead, self.not_before) = (None, None, None, now);
+        }
+    }
+
     fn learn_row<'a>(
         &mut self,
         reads: impl Iterator<Item = &'a EpochRead> + Clone,
@@ -182,17 +200,6 @@ impl Leadership {
         now: Millis,
     ) {
         let number = |row: &EpochRow| (row.epoch, row.version);
-        if self.row.is_some()
-            && let Some(last) = reads.clone().max_by_key(|read| read.asked_at)
-            && last.row.is_none()
-            && last.asked_at > self.learned_at
-        {
-            // Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
-            (self.row, self.confirmed, self.ahead) = (None, None, None);
-            (self.since, self.not_before) = (now, now);
-        }
-        let since = if self.row.is_none() { self.since } else { Millis(0) };
-        let reads = reads.filter(|read| read.asked_at >= since);
         let newest =
             reads.filter_map(|read| Some((number(read.row.as_ref()?), read))).max_by_key(|(n, _)| *n);
         let Some((newest, read)) = newest else { return };
@@ -390,11 +397,6 @@ impl Leadership {
         }
     }
 
-    /// Nothing of it counts any more, and nothing that was read before: the tables are others from now on.
-    pub(crate) fn begun_anew(now: Millis) -> Self {
-        Self { since: now, not_before: now, ..Self::default() }
-    }
-
     /// Where a server's own state tells who writes: the row follows it, and announces planned changes.
     pub(crate) fn follow(
         &mut self,
@@ -413,13 +415,14 @@ impl Leadership {
                 self.plan_switch(switch.map(|switch| (switch, None)), &row, policy, now);
             }
             row => {
-                // The role has moved: what was announced is over, also if nobody can write that down.
-                if let Some(row) = &mut self.row {
-                    row.switching = None;
-                }
                 if switch.is_some() {
                     self.await_all(now);
                 }
+                // It has been made, and the row that says so may be one that this Weir can't read.
+                if let Some(known) = &mut self.row {
+                    known.switching.take_if(|switching| switching.to == *writer);
+                }
+                self.forget_silent_switch(policy, now);
                 let from = row.map_or((0, 0), |row| (row.epoch, row.version));
                 let to = writer.clone();
                 self.proposal = Some(Proposal::Claim { from, to, address: None, is_open: true });
@@ -485,7 +488,8 @@ impl Leadership {
             }
             (None | Some(true), Some((switch, address))) => {
                 self.awaited = self.may_write(Some(row.version), now);
-                let moves = switch.step == SwitchStep::Move && self.awaited.is_empty();
+                // One that starts at this moment would not know that it is to hold.
+                let moves = self.is_announced && switch.step == SwitchStep::Move && self.awaited.is_empty();
                 let (to, address) = (switch.to.clone(), address.map(str::to_owned));
                 moves.then_some(Proposal::Claim { from, to, address, is_open: true })
             }

@@ -97,9 +97,11 @@ fn kept_out_writer<'m>(
     health: &HealthCheck<'_>,
 ) -> Option<&'m Endpoint> {
     let known = before.leadership.as_ref().and_then(|leadership| leadership.row.as_ref());
+    let not_before = before.leadership.as_ref().map(|leadership| leadership.not_before).unwrap_or_default();
     let is_agreed = |member: &&Member<'_>| {
-        let read = health.observation(member.endpoint).and_then(|seen| seen.epoch.as_ref()?.row.as_ref());
-        let newest = known.into_iter().chain(read).max_by_key(|row| (row.epoch, row.version));
+        let read = health.observation(member.endpoint).and_then(|seen| seen.epoch.as_ref());
+        let row = read.filter(|read| read.asked_at >= not_before).and_then(|read| read.row.as_ref());
+        let newest = known.into_iter().chain(row).max_by_key(|row| (row.epoch, row.version));
         newest.is_some_and(|row| row.writer == *member.endpoint)
     };
     let is_kept_out = |member: &&Member<'_>| {

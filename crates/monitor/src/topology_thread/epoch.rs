@@ -109,9 +109,6 @@ impl TopologyThread {
 
     /// Which epochs have been in force here; from then on they have to be, where the configuration leaves that open.
     pub(super) fn note_epochs(&mut self) {
-        for client in self.epoch_clients.values_mut() {
-            client.forget_cuts(&self.roles);
-        }
         for group in &self.roles.groups {
             let is_galera = group.flavour == Flavour::Galera;
             if is_galera && group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()) {
@@ -120,16 +117,10 @@ impl TopologyThread {
         }
     }
 
-    /// A planned change is over when one decision has made it, or the row names its target. What others are asked for is
-    /// over when whoever ordered it says so.
+    /// A planned change is over when one decision has made it, or the row names its target, or anybody else. What others are
+    /// asked for is over when whoever ordered it says so.
     pub(super) fn end_switches(&mut self) {
-        self.switches.retain(|switch| {
-            let group = self.roles.group(switch.writer_hostgroup);
-            let row = group
-                .and_then(|group| group.leadership.as_ref())
-                .and_then(|leadership| leadership.row.as_ref());
-            switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer == switch.from)
-        });
+        self.switches.retain(|switch| is_under_way(switch, &self.roles));
     }
 
     /// What was said of switchovers and drains that are over must not be the answer to the next ones: versions of a row
@@ -188,11 +179,27 @@ impl TopologyThread {
     }
 
     pub(super) fn take_read(&mut self, read: Option<(Endpoint, EpochRead)>) {
-        let Some((endpoint, read)) = read else { return };
+        let Some((endpoint, read)) = read.filter(|(endpoint, _)| !self.is_taken_out(endpoint)) else {
+            return;
+        };
         let Some(seen) = self.seen.iter_mut().find(|seen| seen.endpoint == endpoint) else { return };
         if seen.epoch.as_ref().is_none_or(|known| known.asked_at <= read.asked_at) {
             seen.epoch = Some(read);
         }
+    }
+
+    /// What was agreed on at servers that a person has taken out does not count, neither then nor when they are back: they may
+    /// be a component that was given up.
+    pub(super) fn forget_reads(&mut self) {
+        let mut seen = std::mem::take(&mut self.seen);
+        let out = seen.iter_mut().filter(|seen| self.is_taken_out(&seen.endpoint));
+        out.for_each(|seen| seen.epoch = None);
+        self.seen = seen;
+    }
+
+    fn is_taken_out(&self, endpoint: &Endpoint) -> bool {
+        let mut rows = self.settings.intents.iter().filter(|row| row.endpoint == *endpoint).peekable();
+        rows.peek().is_some() && rows.all(|row| row.wish == Wish::OfflineHard)
     }
 
     /// The writer hostgroup of the cluster of Galera nodes, or of servers with replication, that a server belongs to.
@@ -377,6 +384,12 @@ impl TopologyThread {
     }
 }
 
+fn is_under_way(switch: &Switch, roles: &Roles) -> bool {
+    let leadership = roles.group(switch.writer_hostgroup).and_then(|group| group.leadership.as_ref());
+    let row = leadership.and_then(|leadership| leadership.row.as_ref());
+    switch.step == SwitchStep::Ask || row.is_some_and(|row| row.writer == switch.from)
+}
+
 /// A name like this one, with another random number.
 fn another_name(name: &str) -> InstanceId {
     let prefix = match name.rsplit_once('-') {
@@ -396,7 +409,33 @@ pub(super) fn has_others(roles: &Roles, writer_hostgroup: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weir_topology::{EpochRow, Leadership};
+
     use super::*;
+
+    #[test]
+    fn a_move_is_over_when_anybody_but_the_one_that_it_leaves_is_the_writer() {
+        let server = |host: &str| Endpoint::new(host, 3306);
+        let is_under_way = |step, writer: Option<&str>| {
+            let row = writer.map(|writer| EpochRow {
+                epoch: 2,
+                version: 3,
+                writer: server(writer),
+                writer_address: None,
+                claimed_by: "a".into(),
+                is_open: true,
+                switching: None,
+            });
+            let leadership = Some(Leadership { row, ..Leadership::default() });
+            let group = Group { writer_hostgroup: 10, leadership, ..Group::default() };
+            let roles = Roles { groups: vec![group], ..Roles::default() };
+            let (from, to) = (server("from"), server("to"));
+            is_under_way(&Switch { writer_hostgroup: 10, from, to, step, ordered_at: 0 }, &roles)
+        };
+        let of_move = [Some("from"), Some("to"), Some("third"), None];
+        assert_eq!(of_move.map(|writer| is_under_way(SwitchStep::Move, writer)), [true, false, false, false]);
+        assert!(of_move.iter().all(|writer| is_under_way(SwitchStep::Ask, *writer)));
+    }
 
     #[test]
     fn another_name_has_the_same_host_and_another_number() {

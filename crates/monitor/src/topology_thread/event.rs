@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use weir_topology::{Cleared, Endpoint, EpochRead, Switch};
+use weir_topology::{Cleared, Endpoint, EpochRead, Millis, Switch};
 
 use crate::epoch_tables::Fault;
 use crate::epoch_writer::{Released, Written};
@@ -53,8 +53,8 @@ pub(crate) enum Event {
     Cut {
         /// Names the cluster.
         hostgroup: u32,
-        /// By which epoch it was deposed.
-        epoch: u64,
+        /// When the epoch that has deposed it was first seen here.
+        learned_at: Millis,
     },
     /// The data path lost a connection to the server.
     Suspect(Endpoint),

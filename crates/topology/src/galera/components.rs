@@ -86,7 +86,7 @@ impl<'a> Cluster<'a> {
     /// mean something else: no epoch or lease of before counts there.
     fn forget_agreement(&mut self) {
         if let Some(leadership) = &mut self.before.leadership {
-            *leadership = Leadership::begun_anew(self.now);
+            *leadership = Leadership::anew(self.now);
         }
     }
 

@@ -10,7 +10,10 @@ impl Cluster<'_> {
     /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
     pub(super) fn learn_epoch(&mut self, health: &HealthCheck<'_>) {
         let Some(policy) = self.epoch else { return };
-        let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
+        // What a person has taken out may be a component that was given up: it counts for nothing here either.
+        let is_member = |endpoint: &Endpoint| {
+            self.members.iter().any(|member| member.endpoint == endpoint && !member.is_taken_out())
+        };
         // A node that was started as a cluster of its own has other tables.
         let trusted = self.before.view.as_ref().map(|view| &view.history);
         let is_ours = |endpoint: &Endpoint| {
@@ -37,7 +40,9 @@ impl Cluster<'_> {
             row.zip(known_row.as_ref()).is_none_or(|(row, known)| {
                 row.epoch <= known.epoch
                     || row.claimed_by == policy.instance
-                    || known.switching.is_some()
+                    || known.switching.as_ref().is_some_and(|switching| {
+                        (&switching.to, &switching.by) == (&row.writer, &row.claimed_by)
+                    })
                     || seen.epoch.as_ref().is_some_and(|read| read.asked_at <= seen.state_asked_at)
             })
         };
@@ -66,7 +71,7 @@ impl Cluster<'_> {
             (&self.before.view, &self.view, &mut self.leadership)
             && before.history != view.history
         {
-            *leadership = Leadership::begun_anew(self.now);
+            *leadership = Leadership::anew(self.now);
         }
     }
 

@@ -326,9 +326,18 @@ fn leadership(world: &World) -> Leadership {
 
 #[test]
 fn a_claim_in_a_component_of_its_own_is_not_followed_and_said() {
+    // A switchover that is announced meanwhile is another one's.
+    let elsewhere = [(1, "weir-2"), (2, "weir-3")];
+    let others = elsewhere.map(|(to, by)| Some(Switching { to: node(to), by: by.into() }));
+    for switching in [None].into_iter().chain(others) {
+        claim_in_a_component_of_its_own(switching);
+    }
+}
+
+fn claim_in_a_component_of_its_own(switching: Option<Switching>) {
     let mut world = World::unseen(policy(WriterReads::No));
     world.policy.epoch = Some(EpochPolicy::new("weir-1"));
-    let first = epoch_row(1, 0, "weir-1");
+    let first = EpochRow { switching, ..epoch_row(1, 0, "weir-1") };
     settle(&mut world, |world| {
         in_view(world, &[0, 1, 2], 3);
         let now = world.now;
@@ -536,5 +545,57 @@ fn what_was_agreed_on_does_not_count_in_a_component_that_has_not_followed() {
         world.decide();
         assert_eq!(leadership(&world).row, Some(known).filter(|_| !knows_all));
         assert_eq!(leadership(&world).writes_until() == Millis(0), knows_all);
+    }
+}
+
+/// The lost component had come further than the other one: its reads have the greater numbers, and stay where nobody reads
+/// again.
+#[test]
+fn what_was_read_in_a_component_that_is_given_up_does_not_come_back() {
+    let silent = |world: &mut World| {
+        [0, 1].into_iter().for_each(|index| world.see(index, Err(ProbeError::Timeout(800))));
+        in_view(world, &[2], 4);
+    };
+    // Given up by a person, silent or alive; or silent, and the writer's node has joined the other one.
+    let looks: [fn(&mut World); 3] = [
+        |world| {
+            [0, 1].into_iter().for_each(|index| world.see(index, Err(ProbeError::Timeout(800))));
+            in_view(world, &[2], 4);
+            [0, 1].into_iter().for_each(|index| wish(world, index, Wish::OfflineHard));
+        },
+        |world| {
+            in_view(world, &[0, 1], 4);
+            in_view(world, &[2], 4);
+            [0, 1].into_iter().for_each(|index| wish(world, index, Wish::OfflineHard));
+        },
+        |world| {
+            world.see(1, Err(ProbeError::Timeout(800)));
+            in_view(world, &[0, 2], 5);
+        },
+    ];
+    for (number, look) in looks.into_iter().enumerate() {
+        let mut world = started();
+        world.policy.epoch = Some(EpochPolicy::new("weir-1"));
+        settle(&mut world, |world| {
+            in_view(world, &[2], 4);
+            in_view(world, &[0, 1], 4);
+            let now = world.now;
+            (0..2).for_each(|index| read(world, index, now, &epoch_row(2, 0, "weir-1")));
+        });
+        settle(&mut world, silent);
+        assert_eq!(world.writer(), None, "{number}");
+        settle(&mut world, |world| {
+            look(world);
+            let now = world.now;
+            read(world, 2, now, &epoch_row(1, 2, "weir-2"));
+        });
+        assert_eq!(leadership(&world).row, Some(epoch_row(1, 2, "weir-2")), "{number}");
+        assert_eq!((world.writer(), leadership(&world).deposed), (Some(2), None), "{number}");
+        // Nothing has been read for long, and then a server is let in that has not been asked since.
+        wish(&mut world, 1, Wish::Online);
+        world.pass(10_000);
+        world.decide();
+        assert_eq!(leadership(&world).row, Some(epoch_row(1, 2, "weir-2")), "{number}");
+        assert!(leadership(&world).writes_until() < world.now, "{number}");
     }
 }

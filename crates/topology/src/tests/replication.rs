@@ -437,6 +437,43 @@ fn a_switchover_right_after_another_one_waits_for_the_other_weirs() {
     assert_eq!((asked.is_announced, asked.awaited), (true, vec!["b".into()]));
 }
 
+/// The tables can't be read at the next writer, as grants are each server's own.
+#[test]
+fn a_switchover_that_was_made_is_held_for_no_longer_though_the_row_is_not_read() {
+    for (writer, waits) in [(1, false), (2, true)] {
+        let mut policy = replication_policy();
+        policy.epoch = Some(EpochPolicy::new("a"));
+        let epoch = policy.epoch.clone().unwrap();
+        let mut world = World::replicated(policy);
+        let row = EpochRow {
+            epoch: 7,
+            version: 4,
+            writer: node(0),
+            writer_address: None,
+            is_open: true,
+            claimed_by: "b".into(),
+            switching: Some(Switching { to: node(1), by: "b".into() }),
+        };
+        let says = Announcement { lease_ms: 3000, ..Announcement::default() };
+        let instances = vec![InstanceRow { instance: "b".into(), beat: 1, says }];
+        let read =
+            EpochRead { asked_at: world.now, row: Some(row), instances, drains: None, malformed: None };
+        world.seen.iter_mut().find(|seen| seen.endpoint == node(0)).unwrap().epoch = Some(read);
+        let holds = |world: &mut World| {
+            world.decide();
+            world.roles.groups[0].leadership.as_ref().unwrap().foreign_switch(&epoch).is_some()
+        };
+        assert!(holds(&mut world));
+        world.see_server(0, server(true, Lag::NoReplica));
+        assert!(holds(&mut world), "nobody writes yet");
+        world.see_server(writer, server(false, Lag::NoReplica));
+        assert_eq!(holds(&mut world), waits);
+        // Nor for one that somebody has overtaken, once nobody goes on with it.
+        world.pass(epoch.peer_timeout_ms);
+        assert!(!holds(&mut world));
+    }
+}
+
 /// Writes of one source need not be at another.
 #[test]
 fn the_only_writer_names_the_history() {

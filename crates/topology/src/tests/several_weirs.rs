@@ -193,6 +193,31 @@ fn a_row_that_somebody_removes_is_founded_anew() {
     assert!(a.writes_at(a.world.now) && b.writes_at(b.world.now));
 }
 
+/// One that was read before the row was removed keeps its read for as long as it is silent.
+#[test]
+fn a_row_that_was_removed_does_not_come_back_from_a_server_that_is_silent() {
+    let (mut a, mut b, tables) = two();
+    let mut row = tables.borrow().row.clone().unwrap();
+    (row.epoch, row.version, row.writer) = (7, 20, node(1));
+    tables.borrow_mut().row = Some(row);
+    pass(&mut [&mut a, &mut b], 100);
+    a.read(0);
+    a.settle();
+    b.settle();
+    assert_eq!(a.world.writer(), Some(1));
+    a.world.see(0, Err(ProbeError::Timeout(800)));
+    tables.borrow_mut().row = None;
+    for _ in 0..4 {
+        pass(&mut [&mut a, &mut b], 100);
+        a.settle();
+        b.settle();
+    }
+    let founded = tables.borrow().row.clone();
+    assert_eq!(founded.as_ref().map(|row| row.epoch), Some(1));
+    assert_eq!(a.leadership().row, founded);
+    assert!(a.world.writer() == Some(1) && a.writes_at(a.world.now));
+}
+
 #[test]
 fn the_role_of_a_writer_that_leaves_waits_until_all_know() {
     let (mut a, mut b, tables) = two();
@@ -523,6 +548,24 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     a.settle();
     b.settle();
     assert!(tables.borrow().row.as_ref().unwrap().switching.is_none());
+}
+
+#[test]
+fn the_role_does_not_move_by_an_order_that_was_not_announced() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &tables);
+    weir.settle();
+    let order =
+        |step| vec![Switch { writer_hostgroup: 100, from: node(0), to: node(2), step, ordered_at: 9 }];
+    weir.world.policy.switches = order(SwitchStep::Move);
+    weir.settle();
+    assert_eq!((weir.world.writer(), weir.leadership().proposal.clone()), (Some(0), None));
+    weir.world.policy.switches = order(SwitchStep::Ask);
+    weir.world.policy.switches[0].ordered_at = tables.borrow().row.as_ref().unwrap().version;
+    weir.settle();
+    weir.world.policy.switches[0].step = SwitchStep::Move;
+    weir.settle();
+    assert_eq!(weir.world.writer(), Some(2));
 }
 
 /// Both want another writer at the same moment; a's order is to leave node 0, which has been left when its turn comes.

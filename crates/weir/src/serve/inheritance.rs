@@ -200,6 +200,7 @@ fn keep_writers(predecessor: &Predecessor, monitor: &Monitor, roles: &LatestRole
             continue;
         }
         monitor.planner().switch(hostgroup, chosen, &known);
+        // A row that was read in the same moment would have it stand, and nobody has been asked to hold.
         monitor.planner().switch_ends(hostgroup);
         let is_kept = roles.latest().group(hostgroup).is_some_and(|group| group.writers == [known.clone()]);
         if is_kept {
