@@ -59,6 +59,11 @@ fn cut_off(weir: &Weir, apart: &Node, others: &[&Node], schema: &str) -> CaseRes
         let size = others[0].status("wsrep_cluster_size")?;
         Ok(size == "2" && others[0].status("wsrep_cluster_status")? == "Primary")
     })?;
+    // Until the next probe it is like any other reader, and nobody is to be quicker than that.
+    eventually("Weir knows that the node is alone", PATIENCE, || {
+        let reasons = reasons(weir, &apart.addr().to_string())?;
+        Ok(reasons.iter().any(|reason| reason.contains("non-Primary") || reason.contains("wsrep_connected")))
+    })?;
     eventually("one of them writes", PATIENCE, || {
         Ok(writer_name(&mut Session::open(weir.addr(), schema)?)? != apart.name())
     })

@@ -213,6 +213,10 @@ impl History {
 
 pub use weir_config::{Balancing, ReadPreference};
 
+/// For so long interrupted transactions go first, from the moment at which the first of them has a connection. They need a few
+/// round trips each; one that meets locks may need more, and the others do not wait for that.
+const REPLAYS_FIRST_NS: u64 = 500_000_000;
+
 /// How sessions wait for a server of a cluster, all workers together. Touched when a session finds no server, never on
 /// the way of a statement that finds one.
 #[derive(Debug)]
@@ -221,16 +225,25 @@ pub struct Holding {
     timeout: Option<Duration>,
     sessions_max: u32,
     sessions: AtomicU32,
+    /// Interrupted transactions that are about to run again.
+    replays: AtomicU32,
+    /// Until when others let them go first (monotonic, nanoseconds); 0: none of them has a connection yet.
+    replays_first_until: AtomicU64,
 }
 
 /// A session's right to wait; dropping it gives it back.
 #[derive(Debug)]
 pub struct Held(Arc<Holding>);
 
+/// A transaction's right to run again before others write; dropping it gives it back.
+#[derive(Debug)]
+pub struct ReplayTurn(Arc<Holding>);
+
 impl Holding {
     /// At most `sessions_max` sessions wait, each statement for `timeout`; none: `connect_timeout_server_max`.
     pub fn new(timeout: Option<Duration>, sessions_max: u32) -> Self {
-        Self { timeout, sessions_max, sessions: AtomicU32::new(0) }
+        let (sessions, replays, replays_first_until) = Default::default();
+        Self { timeout, sessions_max, sessions, replays, replays_first_until }
     }
 
     /// For how long a statement waits, if the cluster has a limit of its own.
@@ -254,6 +267,41 @@ impl Holding {
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Holding {
+    /// A transaction was interrupted, and is to run again.
+    pub fn replay_turn(self: &Arc<Self>) -> ReplayTurn {
+        self.replays.fetch_add(1, Ordering::AcqRel);
+        ReplayTurn(self.clone())
+    }
+
+    /// Whether what writes now is to wait until interrupted transactions have run again: it might take the AUTO_INCREMENT
+    /// values that they have told their clients, or the rows that they had locked.
+    pub fn lets_replays_first(&self, now: u64) -> bool {
+        if self.replays.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let until = self.replays_first_until.load(Ordering::Acquire);
+        until == 0 || now < until
+    }
+}
+
+impl ReplayTurn {
+    /// It has a connection at this time: from here on the others wait for [`REPLAYS_FIRST_NS`] at most.
+    pub fn begins(&self, now: u64) {
+        let until = now.saturating_add(REPLAYS_FIRST_NS).max(1);
+        // Another one may have begun before.
+        let _ = self.0.replays_first_until.compare_exchange(0, until, Ordering::AcqRel, Ordering::Acquire);
+    }
+}
+
+impl Drop for ReplayTurn {
+    fn drop(&mut self) {
+        if self.0.replays.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.replays_first_until.store(0, Ordering::Release);
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) enum CommandKind {
     Fetch,
     /// COM_STMT_RESET of a statement that has something at the server.
     StmtReset,
+    /// Nothing of the client's: its transaction runs again while it is between two statements.
+    Replay,
 }
 
 impl CommandKind {
@@ -37,9 +39,12 @@ impl CommandKind {
     pub(crate) fn reply(self) -> ReplyKind {
         match self {
             Self::Prepare => ReplyKind::Prepare,
-            Self::LoginSchema | Self::InitDb | Self::Reset | Self::SetOption | Self::StmtReset => {
-                ReplyKind::Simple
-            }
+            Self::LoginSchema
+            | Self::InitDb
+            | Self::Reset
+            | Self::SetOption
+            | Self::StmtReset
+            | Self::Replay => ReplyKind::Simple,
             Self::FieldList | Self::Fetch => ReplyKind::Data,
             Self::Query | Self::Execute | Self::LongData | Self::Track => ReplyKind::Results,
         }
@@ -56,6 +61,7 @@ impl CommandKind {
                 | Self::LongData
                 | Self::Fetch
                 | Self::StmtReset
+                | Self::Replay
         )
     }
 }
@@ -202,7 +208,8 @@ impl ExecutionPlan {
             CommandKind::Prepare
             | CommandKind::InitDb
             | CommandKind::FieldList
-            | CommandKind::LoginSchema => true,
+            | CommandKind::LoginSchema
+            | CommandKind::Replay => true,
             CommandKind::Query => self.is_read || self.is_boundary() || self.is_use(),
             CommandKind::Execute => self.is_read || self.is_boundary(),
             CommandKind::Track => self.statement.effects.is_empty(),

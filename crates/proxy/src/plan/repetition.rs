@@ -50,7 +50,8 @@ impl ExecutionPlan {
             | CommandKind::FieldList
             | CommandKind::LoginSchema
             | CommandKind::Track
-            | CommandKind::StmtReset => Repetition::Apart,
+            | CommandKind::StmtReset
+            | CommandKind::Replay => Repetition::Apart,
             CommandKind::Reset | CommandKind::SetOption | CommandKind::LongData | CommandKind::Fetch => {
                 Repetition::Never
             }

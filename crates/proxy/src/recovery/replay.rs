@@ -1,6 +1,7 @@
 //! Decides which transactions may run again where their server is lost, and what keeps them from it: see
 //! [`crate::statement::replay`].
 
+use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, Kind};
 
@@ -162,6 +163,15 @@ impl Session {
         }
     }
 
+    /// Its transaction did not run again while its client asked for nothing. What is to be said of that is said with its next
+    /// statement.
+    pub(crate) fn not_replayed(&mut self, error: ServerError, message: &str) {
+        if error == LOCK_DEADLOCK {
+            self.farewell.owed_error = Some(Box::new((error, message.into())));
+        }
+        // Whatever else it was: the transaction is still to run again.
+    }
+
     /// Whether its statement commits its transaction, which is all that would be lost with its server, and does nothing else.
     pub(crate) fn only_commits(&self) -> bool {
         let plan = &self.execution.plan;
@@ -229,6 +239,9 @@ impl Session {
         let Some(log) = &mut self.transaction.log else { return 0 };
         // Between two statements nobody waits.
         let since = std::mem::replace(&mut log.lost_at, now).max(self.execution.record.begun_at);
+        if self.execution.plan.kind() == CommandKind::Replay {
+            return 0;
+        }
         now.saturating_sub(since) / NS_PER_US
     }
 

@@ -54,6 +54,7 @@ impl Pools {
             CommandKind::LoginSchema => {
                 return session.schema_unchecked(ctx, error, message);
             }
+            CommandKind::Replay => return session.not_replayed(error, message),
             _ => {}
         }
         let unknown;

@@ -14,7 +14,8 @@ use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::prepared::Prepared;
 use weir_session::state::State;
 
-use crate::keys::Nanos;
+use crate::keys::{Nanos, ServerIndex};
+use crate::snapshot::ReplayTurn;
 
 /// The log of one transaction. One that is over is used again for the next one, of whatever session.
 #[derive(Default)]
@@ -39,6 +40,10 @@ pub(crate) struct TransactionLog {
     pub defaults: Option<Rc<Defaults>>,
     /// When its server was lost; 0: it was not.
     pub lost_at: Nanos,
+    /// The server with which it was lost.
+    pub lost_on: Option<ServerIndex>,
+    /// It is about to run again, before others write.
+    pub turn: Option<ReplayTurn>,
     /// How often it was begun again.
     pub attempts: u8,
     /// Where it was begun.
@@ -92,6 +97,8 @@ pub(crate) struct Replay {
     pub rejected: Option<Rejected>,
     /// It has ended with an error.
     pub has_failed: bool,
+    /// The code of the last error; 0: there was none.
+    pub refused_with: u16,
     /// What is to be known before anything runs again: whether it has been committed.
     pub inquiry: Inquiry,
     /// What the server has answered to the last question for a number.
@@ -246,7 +253,8 @@ impl TransactionLog {
         (self.obstacle, self.replay, self.attempts, self.defaults) = (None, None, 0, None);
         (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
-        (self.bytes_max, self.marks_commits, self.lost_at) = (0, false, 0);
+        (self.bytes_max, self.marks_commits) = (0, false);
+        (self.lost_at, self.lost_on, self.turn) = (0, None, None);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -97,7 +97,11 @@ impl Work<'_> {
         self.hear();
         let wanted = self.session.requirements(self.ctx, self.pools);
         let writer = wanted.hostgroup();
-        let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
+        let group = self.pools.groups.get(&writer);
+        let reader = group.and_then(|group| group.reader_hostgroup);
+        if group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) && self.waits_for_replays() {
+            return;
+        }
         if wanted.asks_connection()
             && let Some(retained_on) = self.session.diagnostics.retained_on
         {
@@ -218,6 +222,9 @@ impl Work<'_> {
         let session = &mut *self.session;
         let is_on_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
+        if let Some(turn) = session.transaction.log.as_ref().and_then(|log| log.turn.as_ref()) {
+            turn.begins(self.ctx.now);
+        }
         session.lease = Some(Lease { on: connection, is_on_reader });
         session.execution.tries.is_sent = false;
         session.execution.has_ended_conditions = false;

@@ -27,6 +27,7 @@ pub(crate) mod read_only;
 pub(crate) mod rejected;
 pub(crate) mod relay;
 pub(crate) mod replay;
+pub(crate) mod replay_ahead;
 pub(crate) mod route;
 pub(crate) mod session_affinity;
 pub(crate) mod session_track;

@@ -7,7 +7,7 @@
 //!
 //! | what is lost | so |
 //! | --- | --- |
-//! | the server, between two statements | the transaction runs again in front of the next one, which for a ROLLBACK is not needed |
+//! | the server, between two statements | the transaction runs again at once: see [`crate::statement::replay_ahead`]; if that can't be, in front of the next statement, which for a ROLLBACK is not needed |
 //! | the server, while a statement runs that is undone with its transaction | the same, and then that statement |
 //! | the server, while a COMMIT or a statement that commits runs | nobody knows (08007): see [`crate::recovery::connection_lost`] |
 //! | the transaction alone: 1213 for a statement or for COMMIT | the same server runs it again after a moment, if nothing of it is left |
@@ -382,7 +382,9 @@ impl Work<'_> {
                 let is_deadlock = err.code == DEADLOCK;
                 let rejected = is_deadlock.then_some(Rejected::Deadlock);
                 let rejected = rejected.or(is_by_server.then_some(Rejected::ByServer));
-                self.note_replay(|replay| replay.rejected = replay.rejected.or(rejected));
+                self.note_replay(|replay| {
+                    (replay.rejected, replay.refused_with) = (replay.rejected.or(rejected), err.code);
+                });
                 has_failed = true;
             }
             Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {
@@ -422,6 +424,13 @@ impl Work<'_> {
             return self.go_on(key);
         }
         if !is_same {
+            let statement = replay.next + 1;
+            tracing::info!(
+                session = self.session.id,
+                statement,
+                code = replay.refused_with,
+                "a transaction that ran again gave another answer"
+            );
             return self.lose_transaction(Some(key), Obstacle::Different);
         }
         self.note_replay(|replay| match replay.numbering {
@@ -452,7 +461,9 @@ impl Work<'_> {
     fn replayed_all(&mut self) {
         let Some(log) = &mut self.session.transaction.log else { return };
         let replay = log.replay.take().unwrap_or_default();
-        if log.begun_with_id.is_some() || replay.id == InsertId::Same {
+        let is_id_known = log.begun_with_id.is_some() || replay.id == InsertId::Same;
+        self.leave_turn();
+        if is_id_known {
             self.session.diagnostics.is_insert_id_lost = false;
             self.session.diagnostics.has_own_insert_id = true;
             self.pools.connections.retain_insert_id(self.session);

@@ -20,6 +20,10 @@ impl Work<'_> {
     /// An error after which the connection ends.
     pub(crate) fn fail_session(&mut self, error: ServerError, message: &str) {
         self.session.take_withheld_back(self.ctx);
+        if self.session.execution.plan.kind() == CommandKind::Replay {
+            // Its client reads that as the answer to its next command.
+            self.session.execution.plan = self.session.execution.plan.as_query();
+        }
         self.pools.reply_error(self.ctx, self.session, error, message);
         let session = &*self.session;
         let (program, code) = (session.program(), error.code);
@@ -95,8 +99,14 @@ impl Work<'_> {
         self.session.leave_upload();
         let session = &mut *self.session;
         // Errors from here on are not a login's or of what is not answered.
-        if matches!(session.execution.plan.kind(), CommandKind::LoginSchema | CommandKind::LongData) {
+        if matches!(
+            session.execution.plan.kind(),
+            CommandKind::LoginSchema | CommandKind::LongData | CommandKind::Replay
+        ) {
             session.execution.plan = session.execution.plan.as_query();
+        }
+        if let Some(log) = &mut session.transaction.log {
+            log.turn = None;
         }
         session.phase = Phase::Idle;
         session.times.last_active_at = self.ctx.now;

@@ -68,7 +68,7 @@ impl Worker {
             match self.sessions.get(key).map(|session| &session.phase) {
                 Some(Phase::Idle) => {
                     let mut work = self.work(key);
-                    if !work.leave_with_transaction() {
+                    if !work.take_transaction_along() {
                         work.close_overstayed(connection);
                     }
                 }
@@ -125,7 +125,7 @@ impl Worker {
     /// Has sessions leave a server that will be the writer no more, with their open transactions if those can run again.
     pub(crate) fn move_writers(&mut self, endpoint: &str) {
         for (key, _) in self.writers_of(endpoint) {
-            self.work(key).leave_with_transaction();
+            self.work(key).take_transaction_along();
         }
     }
 
@@ -155,7 +155,7 @@ impl Worker {
 
 impl Work<'_> {
     fn cut_writer(&mut self, endpoint: &str, because: &str) {
-        if self.leave_with_transaction() || self.leave_with_commit() {
+        if self.take_transaction_along() || self.leave_with_commit() {
             return;
         }
         let session = &*self.session;

@@ -83,6 +83,7 @@ impl Worker {
             self.pools.reroute_waiters(server);
         }
         self.pools.look_again(Nanos::MAX);
+        self.replay_interrupted();
         self.unpark();
     }
 }
@@ -103,6 +104,17 @@ impl Worker {
             if is_gone(self, key) {
                 self.server_gone(key);
             }
+        }
+    }
+
+    /// Runs transactions again whose clients are between two statements, and whose servers are lost.
+    fn replay_interrupted(&mut self) {
+        let pools = &self.pools;
+        let interrupted = self
+            .sessions
+            .keys_of(|session| session.is_interrupted_between_statements() && pools.has_lost_writer(session));
+        for key in interrupted {
+            self.work(key).replay_ahead();
         }
     }
 

@@ -127,6 +127,7 @@ fn command_word(session: &Session) -> &'static str {
         (_, CommandKind::SetOption) => "Set option",
         (_, CommandKind::LongData) => "Long Data",
         (_, CommandKind::StmtReset) => "Reset stmt",
+        (_, CommandKind::Replay) => "Replay",
     }
 }
 

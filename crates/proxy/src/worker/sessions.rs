@@ -78,6 +78,10 @@ impl Sessions {
                     *server = ServerIndex::MAX;
                 }
             }
+            let log = session.transaction.log.as_mut().and_then(|log| log.lost_on.as_mut());
+            if let Some(lost_on) = log.filter(|lost_on| **lost_on == place) {
+                *lost_on = ServerIndex::MAX;
+            }
         }
     }
 

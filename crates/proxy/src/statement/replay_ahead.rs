@@ -1,0 +1,142 @@
+//! Runs interrupted transactions again at once, and before others write.
+//!
+//! A transaction that has been lost had locked rows, and its client knows the AUTO_INCREMENT values that it was given. At the
+//! next writer nobody knows of either: whoever writes there first may change the rows, or be given the same values, and then the
+//! transaction can't have the same answers again. So it does not wait for its client's next statement, and what else is to be
+//! written waits until it is done, for half a second at most. Other Weirs don't wait.
+//!
+//! Where only the connection was lost, the next statement is waited for: somebody may have ended it for its locks.
+
+use weir_session::pin::Pins;
+
+use crate::keys::{Nanos, ServerIndex};
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
+use crate::pool::pools::{Group, Pools};
+use crate::session::Session;
+use crate::session::execution::Ending;
+use crate::session::phase::Phase;
+use crate::work::Work;
+
+/// How often those who wait look whether the transactions of other workers are done.
+const LOOK_EVERY_NS: Nanos = 2_000_000;
+
+impl Group {
+    /// Whether interrupted transactions are to run again here before anything else is written.
+    pub(crate) fn lets_replays_first(&self, now: Nanos) -> bool {
+        self.holding.as_ref().is_some_and(|holding| holding.lets_replays_first(now))
+    }
+}
+
+impl Pools {
+    /// The session's transaction is interrupted: others let it go first.
+    pub(crate) fn take_turn_for_replay(&self, session: &mut Session) {
+        if !session.pins.pins().contains(Pins::TRANSACTION) {
+            return;
+        }
+        let Some(log) = session.transaction.log.as_mut().filter(|log| log.turn.is_none()) else { return };
+        let holding = self.groups.get(&log.hostgroup).and_then(|group| group.holding.as_ref());
+        log.turn = holding.map(|holding| holding.replay_turn());
+    }
+}
+
+impl Work<'_> {
+    /// Has a session that looks for a server wait while others' transactions go first. False if it may go on.
+    pub(crate) fn waits_for_replays(&mut self) -> bool {
+        if self.session.is_to_replay() || !self.session.execution.plan.may_have_effects() {
+            return false;
+        }
+        self.pools.parked.extend(self.session.waiter());
+        self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+        true
+    }
+
+    /// The same in the middle of a transaction, which may have run again itself. False also for what ends it: that gives its locks
+    /// back.
+    pub(crate) fn waits_for_replays_on_lease(&mut self) -> bool {
+        let session = &*self.session;
+        let Some(log) = &session.transaction.log else { return false };
+        let plan = &session.execution.plan;
+        let goes_on = plan.is_boundary() || !plan.may_have_effects() || session.input.upload.is_some();
+        let group = self.pools.groups.get(&log.hostgroup);
+        if goes_on || !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
+            return false;
+        }
+        self.session.phase = Phase::waiting(self.ctx.now);
+        self.pools.parked.extend(self.session.waiter());
+        self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+        true
+    }
+
+    /// The session's transaction does not go first any more: it has run again, or will not now.
+    pub(crate) fn leave_turn(&mut self) {
+        let turn = self.session.transaction.log.as_mut().and_then(|log| log.turn.take());
+        if turn.is_some() {
+            drop(turn);
+            self.ctx.timers.unpark(self.ctx.now);
+        }
+    }
+
+    /// Runs the transaction again of a session that is between two statements. If that can't be now, the next statement tries it
+    /// again.
+    pub(crate) fn replay_ahead(&mut self) {
+        let session = &*self.session;
+        let has_farewell = session.farewell.owed_error.is_some() || session.farewell.pending_error.is_some();
+        if !session.is_interrupted_between_statements() || session.account.is_none() || has_farewell {
+            return;
+        }
+        self.pools.take_turn_for_replay(self.session);
+        let session = &mut *self.session;
+        session.execution.reset(self.ctx.now);
+        session.execution.plan = ExecutionPlan::of_command(CommandKind::Replay);
+        session.execution.tries.attempts = 1;
+        session.go_where_transaction_was();
+        session.phase = Phase::waiting(self.ctx.now);
+        self.acquire();
+    }
+
+    /// Whether its transaction has run again, and its client has not asked for anything yet.
+    pub(crate) fn ends_with_replay(&mut self) -> bool {
+        if self.session.execution.plan.kind() != CommandKind::Replay {
+            return false;
+        }
+        self.session.execution.ending =
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+        self.settle_down();
+        true
+    }
+
+    /// A session that must leave its server takes its transaction along, which runs again elsewhere: at once, if its client is
+    /// between two statements. False if that can't be.
+    pub(crate) fn take_transaction_along(&mut self) -> bool {
+        if !self.leave_with_transaction() {
+            return false;
+        }
+        self.replay_ahead();
+        true
+    }
+}
+
+impl Session {
+    /// Whether its transaction is to run again, and its client has not asked for anything.
+    pub(crate) fn is_interrupted_between_statements(&self) -> bool {
+        matches!(self.phase, Phase::Idle) && self.is_to_replay() && !self.awaits_outcome()
+    }
+
+    pub(crate) fn note_lost_on(&mut self, server: ServerIndex) {
+        if let Some(log) = &mut self.transaction.log {
+            log.lost_on = Some(server);
+        }
+    }
+}
+
+impl Pools {
+    /// Whether the server with which its transaction was lost writes no more.
+    pub(crate) fn has_lost_writer(&self, session: &Session) -> bool {
+        let Some(log) = &session.transaction.log else { return false };
+        let group = self.groups.get(&log.hostgroup);
+        let writes = |server: ServerIndex| {
+            group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
+        };
+        log.lost_on.is_some_and(|server| !writes(server))
+    }
+}

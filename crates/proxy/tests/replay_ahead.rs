@@ -1,0 +1,220 @@
+//! Interrupted transactions run again at once, and before others write.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+
+use support::bench::Bench;
+use weir_config::MysqlVariables;
+use weir_proxy::snapshot::{Holding, Hostgroup};
+use weir_routing::ReplayMode;
+
+const UPDATE: &str = "UPDATE t SET a = 1";
+
+fn writers(holding: &Arc<Holding>, servers: &[usize]) -> Hostgroup {
+    Hostgroup {
+        reader_hostgroup: Some(1),
+        holding: Some(holding.clone()),
+        transaction_replay: ReplayMode::Safe,
+        transaction_replay_max_bytes: 64 << 10,
+        ..support::hostgroup(servers.iter().copied())
+    }
+}
+
+/// Two workers in front of a writer, and of one that may follow.
+struct Cluster {
+    bench: Bench,
+    holding: Arc<Holding>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let holding = Arc::new(Holding::new(None, 100));
+        let bench = Bench::new(2, &[10, 10], writers(&holding, &[0]), MysqlVariables::default());
+        Self { bench, holding }
+    }
+
+    /// These servers write from now on.
+    fn write(&mut self, servers: &[usize]) {
+        self.bench.publish(self.bench.servers.clone(), writers(&self.holding, servers));
+    }
+
+    /// A client with an open transaction, whose server is lost, and is the writer no more.
+    fn interrupted(&mut self) -> usize {
+        let client = self.bench.client(0, "app");
+        for sql in ["BEGIN", UPDATE] {
+            assert_eq!(support::run(&mut self.bench, client, sql), None);
+        }
+        self.bench.log.clear();
+        self.bench.lose(0);
+        self.bench.pass_ms(50);
+        self.write(&[]);
+        self.bench.pass_ms(50);
+        assert_eq!((self.bench.reply(client), &*self.bench.log), (None, &[][..]));
+        client
+    }
+
+    fn lets_replays_first(&self) -> bool {
+        self.holding.lets_replays_first(self.bench.now)
+    }
+}
+
+/// What servers got of clients meanwhile.
+fn texts(bench: &mut Bench) -> Vec<String> {
+    std::mem::take(&mut bench.log).into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn between_two_statements_it_runs_again_without_being_asked() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    assert_eq!(
+        (texts(&mut cluster.bench), cluster.bench.reply(client)),
+        (vec!["BEGIN".to_owned(), UPDATE.to_owned()], None)
+    );
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    assert_eq!(texts(&mut cluster.bench), ["COMMIT"]);
+}
+
+#[test]
+fn others_write_behind_it_whoever_serves_them() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    let others = [0, 1].map(|core| cluster.bench.client(core, "bob"));
+    for other in others {
+        cluster.bench.query(other, "INSERT INTO t VALUES (2)");
+    }
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    let insert = || "INSERT INTO t VALUES (2)".to_owned();
+    assert_eq!(texts(&mut cluster.bench), ["BEGIN".to_owned(), UPDATE.to_owned(), insert(), insert()]);
+    assert!(others.into_iter().all(|other| cluster.bench.is_answered(other)));
+    assert!(!cluster.lets_replays_first());
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}
+
+/// It would be given the number of a row that another one has told its client of.
+#[test]
+fn what_a_transaction_does_next_waits_for_the_others_too() {
+    let mut cluster = Cluster::new();
+    let [first, second] = [0, 1].map(|core| cluster.bench.client(core, "bob"));
+    for client in [first, second] {
+        assert_eq!(support::run(&mut cluster.bench, client, "BEGIN"), None);
+    }
+    cluster.interrupted();
+    for client in [first, second] {
+        cluster.bench.query(client, "INSERT INTO t VALUES (2)");
+    }
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    let at = |texts: &[String], sql: &str| texts.iter().position(|text| text == sql).unwrap();
+    let texts = texts(&mut cluster.bench);
+    assert!(at(&texts, UPDATE) < at(&texts, "INSERT INTO t VALUES (2)"), "{texts:?}");
+    for client in [first, second] {
+        assert!(cluster.bench.is_answered(client));
+        assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    }
+}
+
+#[test]
+fn reads_and_those_who_are_late_wait_for_no_transaction_that_does_not_get_on() {
+    let mut cluster = Cluster::new();
+    cluster.interrupted();
+    let [reader, writer] = [(); 2].map(|()| cluster.bench.client(1, "bob"));
+    cluster.bench.holds = true;
+    cluster.bench.query(reader, "SELECT a FROM t");
+    cluster.bench.query(writer, "INSERT INTO t VALUES (2)");
+    cluster.write(&[1]);
+    let mut waited_ms = 0;
+    while !cluster.bench.log.iter().any(|(_, text)| text == "BEGIN") {
+        cluster.bench.pass_ms(1);
+    }
+    while !cluster.bench.log.iter().any(|(_, text)| text.starts_with("INSERT")) {
+        cluster.bench.pass_ms(1);
+        waited_ms += 1;
+        assert!(waited_ms < 600, "{:?}", cluster.bench.log);
+    }
+    assert!(waited_ms > 400, "it has waited for {waited_ms} ms");
+    assert!(cluster.bench.log.iter().any(|(_, text)| text.starts_with("SELECT")), "{:?}", cluster.bench.log);
+    assert!(!cluster.lets_replays_first());
+}
+
+#[test]
+fn what_has_become_of_it_is_told_with_the_next_statement() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.bench.fails = 1105;
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    assert_eq!(
+        (texts(&mut cluster.bench), cluster.bench.reply(client)),
+        (vec!["BEGIN".to_owned(), UPDATE.to_owned()], None)
+    );
+    assert!(!cluster.lets_replays_first());
+    let (code, message) = support::run(&mut cluster.bench, client, "INSERT INTO t VALUES (3)").unwrap();
+    assert!(code == 1213 && message.contains("another answer"), "{code}: {message}");
+    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(support::run(&mut cluster.bench, client, "INSERT INTO t VALUES (4)"), None);
+}
+
+#[test]
+fn where_a_server_comes_late_it_runs_again_then() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.bench.pass_ms(20_000);
+    assert_eq!(cluster.bench.reply(client), None, "nobody has asked");
+    assert!(!cluster.lets_replays_first(), "others have waited for long enough");
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(50);
+    assert_eq!(texts(&mut cluster.bench), ["BEGIN", UPDATE]);
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}
+
+#[test]
+fn who_leaves_lets_the_others_go_on() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    assert!(cluster.lets_replays_first());
+    let (core, id) = (cluster.bench.clients[client].core, cluster.bench.clients[client].id);
+    cluster.bench.cores[core].closed(id, cluster.bench.now);
+    cluster.bench.run();
+    assert!(!cluster.lets_replays_first());
+}
+
+#[test]
+fn what_would_commit_it_before_it_has_run_again_is_refused() {
+    for sql in ["CREATE TABLE u (a INT)", "BEGIN", "CALL p()"] {
+        let mut cluster = Cluster::new();
+        let client = cluster.interrupted();
+        cluster.bench.pass_ms(20_000);
+        cluster.bench.query(client, sql);
+        cluster.write(&[1]);
+        cluster.bench.pass_ms(2_000);
+        let told = cluster.bench.error(client);
+        assert!(told.as_ref().is_some_and(|(code, _)| *code == 1213), "{sql}: {told:?}");
+        assert_eq!(texts(&mut cluster.bench), [""; 0], "{sql}");
+    }
+}
+
+#[test]
+fn where_only_the_connection_was_lost_the_next_statement_is_waited_for() {
+    let mut cluster = Cluster::new();
+    let client = cluster.bench.client(0, "app");
+    for sql in ["BEGIN", UPDATE] {
+        assert_eq!(support::run(&mut cluster.bench, client, sql), None);
+    }
+    cluster.bench.log.clear();
+    cluster.bench.lose(0);
+    cluster.bench.pass_ms(1_000);
+    // It stays the writer, whatever else is news.
+    cluster.write(&[0]);
+    cluster.bench.pass_ms(1_000);
+    assert!(!cluster.lets_replays_first());
+    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    assert_eq!(texts(&mut cluster.bench), ["BEGIN", UPDATE, "COMMIT"]);
+}
