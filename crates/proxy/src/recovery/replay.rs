@@ -172,6 +172,13 @@ impl Session {
         // Whatever else it was: the transaction is still to run again.
     }
 
+    /// Its transaction does not stay with its server, which is lost if it is named.
+    pub(crate) fn note_server_left(&mut self, lost: Option<ServerIndex>) {
+        if let Some(log) = &mut self.transaction.log {
+            (log.has_left_server, log.lost_on) = (true, lost.or(log.lost_on));
+        }
+    }
+
     /// Whether its statement commits its transaction, which is all that would be lost with its server, and does nothing else.
     pub(crate) fn only_commits(&self) -> bool {
         let plan = &self.execution.plan;

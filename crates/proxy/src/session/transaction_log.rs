@@ -40,6 +40,8 @@ pub(crate) struct TransactionLog {
     pub defaults: Option<Rc<Defaults>>,
     /// When its server was lost; 0: it was not.
     pub lost_at: Nanos,
+    /// It has lost its server, or left it. What else interrupts it is a deadlock.
+    pub has_left_server: bool,
     /// The server with which it was lost.
     pub lost_on: Option<ServerIndex>,
     /// It is about to run again, before others write.
@@ -254,7 +256,7 @@ impl TransactionLog {
         (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
         (self.bytes_max, self.marks_commits) = (0, false);
-        (self.lost_at, self.lost_on, self.turn) = (0, None, None);
+        (self.lost_at, self.lost_on, self.turn, self.has_left_server) = (0, None, None, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

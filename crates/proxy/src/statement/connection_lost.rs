@@ -36,7 +36,7 @@ impl Work<'_> {
         }
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
             self.session.begin_replay(self.ctx.now);
-            self.session.note_lost_on(lost.server);
+            self.session.note_server_left(Some(lost.server));
         }
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::AskForOutcome) {
             self.pools.take_turn_for_replay(self.session);

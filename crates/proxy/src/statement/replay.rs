@@ -48,7 +48,14 @@ use crate::work::Work;
 /// ER_LOCK_DEADLOCK
 const DEADLOCK: u16 = LOCK_DEADLOCK.code;
 
-fn count_lost(totals: &mut Totals, obstacle: Obstacle) {
+/// What a server says of a deadlock.
+const DEADLOCK_FOUND: &str = "Deadlock found when trying to get lock; try restarting transaction";
+
+fn count_lost(totals: &mut Totals, obstacle: Obstacle, has_left_server: bool) {
+    if !has_left_server {
+        totals.deadlocks_told += 1;
+        return;
+    }
     totals.transactions_lost += 1;
     let reason = match obstacle {
         Obstacle::Statement => &mut totals.lost_statement,
@@ -64,10 +71,13 @@ fn count_lost(totals: &mut Totals, obstacle: Obstacle) {
     *reason += 1;
 }
 
-fn message_of(obstacle: Obstacle) -> String {
+fn message_of(obstacle: Obstacle, has_left_server: bool) -> String {
+    if !has_left_server {
+        return DEADLOCK_FOUND.to_owned();
+    }
     format!(
-        "The transaction was lost, with its server or by a deadlock, and can't be run again ({}): it is rolled back; try \
-         restarting transaction",
+        "The transaction was lost with its server, and can't be run again ({}): it is rolled back; try restarting \
+         transaction",
         obstacle.words()
     )
 }
@@ -77,8 +87,8 @@ impl Work<'_> {
     pub(crate) fn lose_transaction_next(&mut self) {
         let obstacle = self.session.why_lost();
         self.forget_transaction();
-        count_lost(&mut self.ctx.statistics.totals, obstacle);
-        self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, message_of(obstacle).into())));
+        count_lost(&mut self.ctx.statistics.totals, obstacle, true);
+        self.session.farewell.owed_error = Some(Box::new((LOCK_DEADLOCK, message_of(obstacle, true).into())));
     }
 
     /// A statement comes while its session's transaction is to run again in front of it. False if it has been answered: what
@@ -480,6 +490,7 @@ impl Work<'_> {
         if because == Rejected::ByServer {
             let server = self.pools.connections[key].server;
             self.pools.suspect(self.ctx, server);
+            self.session.note_server_left(None);
         }
         self.discard_lease(key);
         self.session.begin_replay(self.ctx.now);
@@ -511,6 +522,7 @@ impl Work<'_> {
         }
         self.abandon_lease();
         self.session.lose_lease();
+        self.session.note_server_left(None);
         self.session.begin_replay(self.ctx.now);
         true
     }
@@ -518,15 +530,18 @@ impl Work<'_> {
     /// The transaction can't be run again: its client is told. Certainly nothing of it was committed.
     pub(crate) fn lose_transaction(&mut self, key: Option<ConnectionKey>, obstacle: Obstacle) {
         if self.session.awaits_outcome() {
-            return self.fail_session(OUTCOME_UNKNOWN, &message_of(obstacle));
+            return self.fail_session(OUTCOME_UNKNOWN, &message_of(obstacle, true));
         }
+        // Without a lease it is lost with it.
+        let has_left_server =
+            key.is_none() || self.session.transaction.log.as_ref().is_none_or(|log| log.has_left_server);
         if let Some(key) = key {
             // What has been run again goes with its connection.
             self.discard_lease(key);
         }
         self.forget_transaction();
-        count_lost(&mut self.ctx.statistics.totals, obstacle);
-        let message = message_of(obstacle);
+        count_lost(&mut self.ctx.statistics.totals, obstacle, has_left_server);
+        let message = message_of(obstacle, has_left_server);
         if self.session.input.upload.is_some() {
             return self.fail_session(LOCK_DEADLOCK, &message);
         }

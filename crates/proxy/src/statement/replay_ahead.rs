@@ -121,12 +121,6 @@ impl Session {
     pub(crate) fn is_interrupted_between_statements(&self) -> bool {
         matches!(self.phase, Phase::Idle) && self.is_to_replay() && !self.awaits_outcome()
     }
-
-    pub(crate) fn note_lost_on(&mut self, server: ServerIndex) {
-        if let Some(log) = &mut self.transaction.log {
-            log.lost_on = Some(server);
-        }
-    }
 }
 
 impl Pools {

@@ -49,7 +49,7 @@ const COUNTERS: &[Row] = &[
         t.sessions_not_moved
     }),
     ("weir_deadlocks_retried", "Statements that ran again after a deadlock.", |t| t.deadlocks_retried),
-    ("weir_deadlocks_told", "Deadlocks that clients of such statements were told.", |t| t.deadlocks_told),
+    ("weir_deadlocks_told", "Deadlocks that clients were told of.", |t| t.deadlocks_told),
     ("weir_transactions_replayed", "Interrupted transactions that ran again.", |t| t.transactions_replayed),
     ("weir_outcomes_asked", "COMMITs without an answer whose outcome was asked for.", |t| t.outcomes_asked),
     ("weir_outcomes_committed", "Those of them that had taken effect.", |t| t.outcomes_committed),
