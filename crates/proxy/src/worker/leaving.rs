@@ -38,6 +38,22 @@ impl Sessions {
         counts.into_iter().map(row).collect()
     }
 
+    /// The sessions that may write to a server, and why.
+    fn writers_of(&self, pools: &Pools, endpoint: &str) -> Vec<(SessionKey, String)> {
+        // Also where it was before it moved to another address.
+        let is_of_it = |connection: &crate::server::connection::ServerConnection| {
+            pools.servers[connection.server].server.endpoint == endpoint
+        };
+        let is_there = |(key, connection): (ConnectionKey, &crate::server::connection::ServerConnection)| {
+            let because = self.writes_because(pools, key).filter(|_| is_of_it(connection))?;
+            let session = self.get(connection.holder?)?;
+            // It may be a reader now.
+            let only_reads = session.execution.plan.is_read() && session.all_pins().is_empty();
+            (!only_reads).then_some((connection.holder?, because))
+        };
+        pools.connections.iter().filter_map(is_there).collect()
+    }
+
     /// Why the holder of this connection may write there; none if it may not.
     fn writes_because(&self, pools: &Pools, key: ConnectionKey) -> Option<String> {
         let session = self.get(pools.connections.get(key)?.holder?)?;
@@ -124,32 +140,16 @@ impl Work<'_> {
 impl Worker {
     /// Has sessions leave a server that will be the writer no more, with their open transactions if those can run again.
     pub(crate) fn move_writers(&mut self, endpoint: &str) {
-        for (key, _) in self.writers_of(endpoint) {
+        for (key, _) in self.sessions.writers_of(&self.pools, endpoint) {
             self.work(key).take_transaction_along();
         }
     }
 
     /// Closes the sessions that may still write to a server which is the writer no more.
     pub(crate) fn cut_writers(&mut self, endpoint: &str) {
-        for (key, because) in self.writers_of(endpoint) {
+        for (key, because) in self.sessions.writers_of(&self.pools, endpoint) {
             self.work(key).cut_writer(endpoint, &because);
         }
-    }
-
-    /// The sessions that may write to a server, and why.
-    fn writers_of(&self, endpoint: &str) -> Vec<(SessionKey, String)> {
-        // Also where it was before it moved to another address.
-        let is_of_it = |connection: &crate::server::connection::ServerConnection| {
-            self.pools.servers[connection.server].server.endpoint == endpoint
-        };
-        let is_there = |(key, connection): (ConnectionKey, &crate::server::connection::ServerConnection)| {
-            let because = self.sessions.writes_because(&self.pools, key).filter(|_| is_of_it(connection))?;
-            let session = self.sessions.get(connection.holder?)?;
-            // It may be a reader now.
-            let only_reads = session.execution.plan.is_read() && session.all_pins().is_empty();
-            (!only_reads).then_some((connection.holder?, because))
-        };
-        self.pools.connections.iter().filter_map(is_there).collect()
     }
 }
 

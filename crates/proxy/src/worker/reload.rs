@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::context::Context;
-use crate::keys::{Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex, SessionKey};
 use crate::pool::balance::GroupMember;
 use crate::pool::freshness::LoadAverage;
 use crate::pool::pools::{Group, Pool, Pools};
@@ -13,6 +13,7 @@ use crate::server::connection::DiscardReason;
 use crate::session::phase::Phase;
 use crate::snapshot::{Health, Hostgroup, Member, Server, Snapshot};
 use crate::worker::Worker;
+use crate::worker::sessions::Sessions;
 
 impl Worker {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
@@ -74,8 +75,8 @@ impl Worker {
         }
         self.pools.close_unwanted(&mut self.ctx);
         self.hear();
-        self.cut_gone();
-        self.leave_silent();
+        self.lose_connections(is_to_lost_server);
+        self.lose_connections(waits_for_silent_server);
         self.move_sessions();
         // What waits for a writer must not get a connection to one that is a reader now. Before the others look, whose
         // place in line is a new one.
@@ -83,69 +84,52 @@ impl Worker {
             self.pools.reroute_waiters(server);
         }
         self.pools.look_again(Nanos::MAX);
-        self.replay_interrupted();
+        for key in self.sessions.interrupted(&self.pools) {
+            self.work(key).replay_ahead();
+        }
         self.unpark();
     }
 }
 
 impl Worker {
-    /// Connections to servers that are lost are of no use to anybody who waits for an answer there.
-    fn cut_gone(&mut self) {
-        let is_gone = |worker: &Self, key: usize| {
-            worker
-                .pools
-                .connections
-                .get(key)
-                .is_some_and(|connection| worker.pools.servers[connection.server].server.is_gone)
-        };
-        let gone: Vec<usize> =
-            self.pools.connections.iter().map(|(key, _)| key).filter(|key| is_gone(self, *key)).collect();
-        for key in gone {
-            if is_gone(self, key) {
+    /// Gives up the connections of which this is true. Each is looked at again in its turn: what becomes of one may change that
+    /// of the others.
+    fn lose_connections(&mut self, is_lost: impl Fn(&Self, ConnectionKey) -> bool) {
+        let keys = self.pools.connections.iter().map(|(key, _)| key);
+        let lost: Vec<ConnectionKey> = keys.filter(|key| is_lost(self, *key)).collect();
+        for key in lost {
+            if is_lost(self, key) {
                 self.server_gone(key);
             }
         }
     }
+}
 
-    /// Runs transactions again whose clients are between two statements, and whose servers are lost.
-    fn replay_interrupted(&mut self) {
-        let pools = &self.pools;
-        let interrupted = self
-            .sessions
-            .keys_of(|session| session.is_interrupted_between_statements() && pools.has_lost_writer(session));
-        for key in interrupted {
-            self.work(key).replay_ahead();
-        }
-    }
+/// Whether it is one to a server that is lost: of no use to anybody who waits for an answer there.
+fn is_to_lost_server(worker: &Worker, key: ConnectionKey) -> bool {
+    let connection = worker.pools.connections.get(key);
+    connection.is_some_and(|connection| worker.pools.servers[connection.server].server.is_gone)
+}
 
-    /// A server that has fallen silent may be behind a broken path: TCP tries it again ever more rarely, so that an
-    /// answer comes long after the path is whole again. Reads that can be run elsewhere don't wait for it. Whoever waits
-    /// for the outcome of a write does.
-    fn leave_silent(&mut self) {
-        let waits_in_vain = |worker: &Self, key: usize| {
-            let Some(connection) = worker.pools.connections.get(key) else { return false };
-            let holder =
-                connection.holder.filter(|_| worker.pools.servers[connection.server].server.is_silent);
-            holder.is_some_and(|holder| {
-                let session = &worker.sessions[holder];
-                session.lease() == Some(key)
-                    && matches!(session.phase, Phase::Running)
-                    && session.pins.is_empty()
-                    && worker.sessions[holder].may_retry(&worker.ctx, worker.pools.connections[key].loss_of())
-            })
-        };
-        let waiting: Vec<usize> = self
-            .pools
-            .connections
-            .iter()
-            .map(|(key, _)| key)
-            .filter(|key| waits_in_vain(self, *key))
-            .collect();
-        for key in waiting {
-            if waits_in_vain(self, key) {
-                self.server_gone(key);
-            }
-        }
+/// A server that has fallen silent may be behind a broken path: TCP tries it again ever more rarely, so that an answer comes
+/// long after the path is whole again. Reads that can be run elsewhere don't wait for it. Whoever waits for the outcome of a
+/// write does.
+fn waits_for_silent_server(worker: &Worker, key: ConnectionKey) -> bool {
+    let Some(connection) = worker.pools.connections.get(key) else { return false };
+    let holder = connection.holder.filter(|_| worker.pools.servers[connection.server].server.is_silent);
+    holder.is_some_and(|holder| {
+        let session = &worker.sessions[holder];
+        session.lease() == Some(key)
+            && matches!(session.phase, Phase::Running)
+            && session.pins.is_empty()
+            && session.may_retry(&worker.ctx, connection.loss_of())
+    })
+}
+
+impl Sessions {
+    /// Those that are between two statements of a transaction whose server is lost, and that is to run again.
+    fn interrupted(&self, pools: &Pools) -> Vec<SessionKey> {
+        self.keys_of(|session| session.is_interrupted_between_statements() && pools.has_lost_writer(session))
     }
 }
 
