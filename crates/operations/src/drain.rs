@@ -65,6 +65,8 @@ impl OperationRunner {
                 return Err(cause);
             }
             self.keep_a_writer(endpoint, &written)?;
+            // Those that a switchover which was given up has left there, or brought back.
+            self.context.proxy.move_writers(endpoint);
         }
         Ok(done)
     }

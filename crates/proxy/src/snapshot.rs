@@ -213,8 +213,8 @@ impl History {
 
 pub use weir_config::{Balancing, ReadPreference};
 
-/// For so long interrupted transactions go first, from the moment at which the first of them has a connection. They need a few
-/// round trips each; one that meets locks may need more, and the others do not wait for that.
+/// For so long interrupted transactions go first. They need a few round trips each; one that meets locks may need more, and the
+/// others do not wait for that.
 const REPLAYS_FIRST_NS: u64 = 500_000_000;
 
 /// How sessions wait for a server of a cluster, all workers together. Touched when a session finds no server, never on
@@ -227,7 +227,7 @@ pub struct Holding {
     sessions: AtomicU32,
     /// Interrupted transactions that are about to run again.
     replays: AtomicU32,
-    /// Until when others let them go first (monotonic, nanoseconds); 0: none of them has a connection yet.
+    /// Until when others let them go first (monotonic, nanoseconds); 0: nobody has had to yet.
     replays_first_until: AtomicU64,
 }
 
@@ -277,23 +277,33 @@ impl Holding {
         ReplayTurn(self.clone())
     }
 
-    /// Whether what writes now is to wait until interrupted transactions have run again: it might take the AUTO_INCREMENT
-    /// values that they have told their clients, or the rows that they had locked.
+    /// Whether what could be written now is to wait until interrupted transactions have run again: it might take the
+    /// AUTO_INCREMENT values that they have told their clients, or the rows that they had locked. From the first time that
+    /// somebody waits it is so for [`REPLAYS_FIRST_NS`] at most.
     pub fn lets_replays_first(&self, now: u64) -> bool {
         if self.replays.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let until = self.replays_first_until.load(Ordering::Acquire);
-        until == 0 || now < until
+        let until = now.saturating_add(REPLAYS_FIRST_NS);
+        let begun = &self.replays_first_until;
+        match begun.compare_exchange(0, until, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(until) => now < until,
+        }
+    }
+
+    /// Whether interrupted transactions are to run again.
+    pub fn has_replays(&self) -> bool {
+        self.replays.load(Ordering::Acquire) > 0
     }
 }
 
 impl ReplayTurn {
-    /// It has a connection at this time: from here on the others wait for [`REPLAYS_FIRST_NS`] at most.
-    pub fn begins(&self, now: u64) {
-        let until = now.saturating_add(REPLAYS_FIRST_NS).max(1);
-        // Another one may have begun before.
-        let _ = self.0.replays_first_until.compare_exchange(0, until, Ordering::AcqRel, Ordering::Acquire);
+    /// It has run again, or will not. True if it was the last one.
+    pub fn give_back(self) -> bool {
+        let holding = self.0.clone();
+        drop(self);
+        !holding.has_replays()
     }
 }
 

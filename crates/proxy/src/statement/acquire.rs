@@ -222,9 +222,6 @@ impl Work<'_> {
         let session = &mut *self.session;
         let is_on_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
-        if let Some(turn) = session.transaction.log.as_ref().and_then(|log| log.turn.as_ref()) {
-            turn.begins(self.ctx.now);
-        }
         session.lease = Some(Lease { on: connection, is_on_reader });
         session.execution.tries.is_sent = false;
         session.execution.has_ended_conditions = false;

@@ -15,15 +15,23 @@ use crate::pool::pools::{Group, Pools};
 use crate::session::Session;
 use crate::session::execution::Ending;
 use crate::session::phase::Phase;
+use crate::snapshot::{Health, ReplayTurn};
 use crate::work::Work;
 
 /// How often those who wait look whether the transactions of other workers are done.
 const LOOK_EVERY_NS: Nanos = 2_000_000;
+const LOOK_EVERY_MAX_NS: Nanos = 20_000_000;
+/// Ten times as long as it takes to look for one of them.
+const NS_PER_WAITER: Nanos = 5_000;
 
 impl Group {
-    /// Whether interrupted transactions are to run again here before anything else is written.
+    /// Whether interrupted transactions are to run again here before anything else is written. Where nobody can write, others
+    /// wait as ever.
     pub(crate) fn lets_replays_first(&self, now: Nanos) -> bool {
-        self.holding.as_ref().is_some_and(|holding| holding.lets_replays_first(now))
+        let can_write = || self.members.iter().any(|member| member.health != Health::Shunned);
+        self.holding
+            .as_ref()
+            .is_some_and(|holding| holding.has_replays() && can_write() && holding.lets_replays_first(now))
     }
 }
 
@@ -45,9 +53,15 @@ impl Work<'_> {
         if self.session.is_to_replay() || !self.session.execution.plan.may_have_effects() {
             return false;
         }
-        self.pools.parked.extend(self.session.waiter());
-        self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+        self.look_again_soon();
         true
+    }
+
+    /// The more wait, the less often.
+    fn look_again_soon(&mut self) {
+        self.pools.parked.extend(self.session.waiter());
+        let pause = LOOK_EVERY_NS + NS_PER_WAITER * self.pools.parked.len() as Nanos;
+        self.ctx.timers.unpark(self.ctx.now + pause.min(LOOK_EVERY_MAX_NS));
     }
 
     /// The same in the middle of a transaction, which may have run again itself. False also for what ends it: that gives its locks
@@ -62,16 +76,14 @@ impl Work<'_> {
             return false;
         }
         self.session.phase = Phase::waiting(self.ctx.now);
-        self.pools.parked.extend(self.session.waiter());
-        self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+        self.look_again_soon();
         true
     }
 
     /// The session's transaction does not go first any more: it has run again, or will not now.
     pub(crate) fn leave_turn(&mut self) {
         let turn = self.session.transaction.log.as_mut().and_then(|log| log.turn.take());
-        if turn.is_some() {
-            drop(turn);
+        if turn.is_some_and(ReplayTurn::give_back) {
             self.ctx.timers.unpark(self.ctx.now);
         }
     }
