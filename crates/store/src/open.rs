@@ -211,8 +211,37 @@ fn examine(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What a column holds in a row of an older format: an expression of that row's columns.
+struct Conversion {
+    table: &'static str,
+    column: &'static str,
+    /// The older table has this column.
+    of: &'static str,
+    /// It has this one where it needs no conversion.
+    unless: &'static str,
+    value: &'static str,
+}
+
+/// 0 bytes meant that no transaction runs again.
+const CONVERSIONS: [Conversion; 2] = [
+    Conversion {
+        table: "weir_hostgroups",
+        column: "transaction_replay",
+        of: "transaction_replay_max_bytes",
+        unless: "transaction_replay",
+        value: "CASE transaction_replay_max_bytes WHEN 0 THEN 'off' ELSE 'safe' END",
+    },
+    Conversion {
+        table: "weir_hostgroups",
+        column: "transaction_replay_max_bytes",
+        of: "transaction_replay_max_bytes",
+        unless: "transaction_replay",
+        value: "CASE transaction_replay_max_bytes WHEN 0 THEN 65536 ELSE MAX(transaction_replay_max_bytes, 1024) END",
+    },
+];
+
 /// Makes the tables of `disk` that are missing, and makes those anew that have other columns than they should: rows
-/// keep the columns that both have. All or nothing.
+/// keep the columns that both have, or what these have become. All or nothing.
 fn upgrade(connection: &Connection) -> Result<(), rusqlite::Error> {
     let transaction = connection.unchecked_transaction()?;
     for table in tables().iter().filter(|table| table.schema == DISK) {
@@ -220,18 +249,23 @@ fn upgrade(connection: &Connection) -> Result<(), rusqlite::Error> {
         if there.is_empty() {
             create_table(&transaction, DISK, table)?;
         } else if !there.iter().eq(table.columns.iter().map(|column| column.name)) {
-            let name = &table.name;
-            let common: Vec<&str> = table
-                .columns
-                .iter()
-                .map(|column| column.name)
-                .filter(|name| there.iter().any(|known| known == name))
-                .collect();
-            let common = common.join(", ");
+            let name = &*table.name;
+            let is_there = |name: &str| there.iter().any(|known| known == name);
+            let values = table.columns.iter().filter_map(|column| {
+                let converted = CONVERSIONS.iter().find(|conversion| {
+                    (conversion.table, conversion.column) == (name, column.name)
+                        && is_there(conversion.of)
+                        && !is_there(conversion.unless)
+                });
+                let kept = is_there(column.name).then_some(column.name);
+                Some((column.name, converted.map(|conversion| conversion.value).or(kept)?))
+            });
+            let (columns, values): (Vec<&str>, Vec<&str>) = values.unzip();
+            let (columns, values) = (columns.join(", "), values.join(", "));
             transaction.execute_batch(&format!("ALTER TABLE disk.{name} RENAME TO weir_before_upgrade"))?;
             create_table(&transaction, DISK, table)?;
             transaction.execute_batch(&format!(
-                "INSERT INTO disk.{name} ({common}) SELECT {common} FROM disk.weir_before_upgrade ORDER BY rowid; \
+                "INSERT INTO disk.{name} ({columns}) SELECT {values} FROM disk.weir_before_upgrade ORDER BY rowid; \
                  DROP TABLE disk.weir_before_upgrade"
             ))?;
         }

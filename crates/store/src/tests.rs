@@ -228,6 +228,21 @@ fn a_table_of_an_older_format_keeps_its_rows() {
 }
 
 #[test]
+fn values_that_mean_something_else_now_are_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    rusqlite::Connection::open(dir.path().join(DATABASE_FILE))
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE weir_hostgroups (hostgroup_id INT, transaction_replay_max_bytes INT, comment VARCHAR);
+             INSERT INTO weir_hostgroups VALUES (1, 0, 'off'), (2, 100, 'short'), (3, 5000, 'kept')",
+        )
+        .unwrap();
+    let Opened { store, .. } = Store::open(dir.path()).unwrap();
+    let sql = "SELECT comment || ' ' || transaction_replay || ' ' || transaction_replay_max_bytes FROM disk.weir_hostgroups";
+    assert_eq!(names(&store, sql), ["off off 65536", "short safe 1024", "kept safe 5000"]);
+}
+
+#[test]
 fn a_damaged_database_is_told_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(DATABASE_FILE);
