@@ -243,7 +243,12 @@ fn conflicts(env: &Env) -> CaseResult {
         let expected = if is_applied { 1180 } else { 3101 };
         ensure!(told.error() == Some(expected), "{told:?}");
         locked_by(&blocker).run("UNLOCK TABLES")?;
-        ensure!(words(&weir, &schema)? == ["theirs", "first"], "{:?}", words(&weir, &schema)?);
+        let rows_become = |first: &str, second: &str| {
+            let what = format!("the rows are {first} and {second}");
+            eventually(&what, PATIENCE, || Ok(words(&weir, &schema)? == [first, second]))
+        };
+        // The first server is about to apply what it has let in.
+        rows_become("theirs", "first")?;
         // The session is in no transaction any more.
         session.run("UPDATE t SET word = 'next' WHERE id = 1")?;
         ensure!(words(&weir, &schema)? == ["next", "first"], "{:?}", words(&weir, &schema)?);
@@ -262,7 +267,7 @@ fn conflicts(env: &Env) -> CaseResult {
         let is_refused = told.error() == Some(1180) || (!is_applied && told.error() == Some(3101));
         ensure!(is_refused || (is_done && !is_applied), "a write alone: {told:?}");
         let word = if is_done { "mine" } else { "theirs" };
-        ensure!(words(&weir, &schema)? == ["next", word], "{told:?}: {:?}", words(&weir, &schema)?);
+        rows_become("next", word).map_err(|error| format!("{told:?}: {error}"))?;
         ensure!(count(&admin, "Weir_outcomes_asked")? == 0, "asked for what was refused");
         let one = format!("SELECT group_replication_switch_to_single_primary_mode('{uuid}')");
         servers.source().root_query(&one)?;
