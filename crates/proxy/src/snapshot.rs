@@ -273,8 +273,15 @@ impl Drop for Held {
 impl Holding {
     /// A transaction was interrupted, and is to run again.
     pub fn replay_turn(self: &Arc<Self>) -> ReplayTurn {
-        self.replays.fetch_add(1, Ordering::AcqRel);
+        if self.replays.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.begin_replays_anew();
+        }
         ReplayTurn(self.clone())
+    }
+
+    /// There is another writer: whoever waits for it waits from now on.
+    pub fn begin_replays_anew(&self) {
+        self.replays_first_until.store(0, Ordering::Release);
     }
 
     /// Whether what could be written now is to wait until interrupted transactions have run again: it might take the

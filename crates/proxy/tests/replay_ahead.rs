@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_protocol::ok::{OK_HEADER, OkPacket};
+use weir_protocol::status::StatusFlags;
 use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_routing::ReplayMode;
 
@@ -217,4 +219,63 @@ fn where_only_the_connection_was_lost_the_next_statement_is_waited_for() {
     assert_eq!(texts(&mut cluster.bench), [""; 0]);
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
     assert_eq!(texts(&mut cluster.bench), ["BEGIN", UPDATE, "COMMIT"]);
+}
+
+#[test]
+fn the_half_second_begins_with_the_next_writer_however_long_that_takes() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    let in_flight = cluster.bench.client(1, "app");
+    let other = cluster.bench.client(1, "bob");
+    cluster.bench.query(in_flight, "INSERT INTO t VALUES (3)");
+    cluster.bench.query(other, "INSERT INTO t VALUES (2)");
+    cluster.bench.pass_ms(3_000);
+    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    assert_eq!(texts(&mut cluster.bench)[..2], ["BEGIN", UPDATE]);
+    assert!(cluster.bench.is_answered(other) && cluster.bench.is_answered(in_flight));
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}
+
+#[test]
+fn who_rolls_back_or_only_pings_waits_for_no_server() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.bench.query(client, "ROLLBACK");
+    assert!(cluster.bench.is_answered(client));
+    assert!(!cluster.lets_replays_first());
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(100);
+    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+}
+
+/// What has run again until then would hold its locks beside what runs again next.
+#[test]
+fn one_that_is_killed_on_its_way_leaves_nothing_behind() {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    let killer = cluster.bench.client(0, "app");
+    cluster.bench.holds = true;
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(50);
+    assert_eq!(texts(&mut cluster.bench), ["BEGIN"]);
+    let id = cluster.bench.clients[client].connection_id;
+    cluster.bench.query(killer, &format!("KILL QUERY {id}"));
+    cluster.bench.holds = false;
+    // BEGIN is answered before the KILL.
+    let status = StatusFlags::AUTOCOMMIT | StatusFlags::IN_TRANS;
+    cluster.bench.release_with(support::ok(1, OkPacket::new(OK_HEADER, status), &[]));
+    cluster.bench.release_one();
+    cluster.bench.pass_ms(50);
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(3_000);
+    let begun = cluster.bench.conns.iter().filter(|conn| conn.is_in_transaction).count();
+    assert!(begun <= 1, "{begun} connections have it: {:?}", cluster.bench.log);
+    assert_eq!(cluster.bench.reply(client), None, "nobody has asked");
+    let (core, socket) = (cluster.bench.clients[client].core, cluster.bench.clients[client].id);
+    cluster.bench.cores[core].closed(socket, cluster.bench.now);
+    cluster.bench.run();
+    cluster.bench.pass_ms(3_000);
+    assert!(cluster.bench.conns.iter().all(|conn| !conn.is_in_transaction));
 }

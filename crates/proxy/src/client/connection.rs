@@ -22,6 +22,7 @@ impl Work<'_> {
             }
             _ => {}
         }
+        self.replay_gives_way();
         let session = &mut *self.session;
         session.input.inbox.extend_from_slice(bytes);
         // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.

@@ -97,9 +97,8 @@ impl Work<'_> {
         self.hear();
         let wanted = self.session.requirements(self.ctx, self.pools);
         let writer = wanted.hostgroup();
-        let group = self.pools.groups.get(&writer);
-        let reader = group.and_then(|group| group.reader_hostgroup);
-        if group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) && self.waits_for_replays() {
+        let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
+        if self.waits_for_replays(writer) {
             return;
         }
         if wanted.asks_connection()
@@ -208,6 +207,9 @@ impl Work<'_> {
         if !self.suits_defaults(connection) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
             self.put_back(connection);
+            if self.session.execution.plan.kind() == CommandKind::Replay {
+                return self.answered_here(); // the next statement tries it again
+            }
             return self.session.begin_again(self.ctx);
         }
         self.count_read();

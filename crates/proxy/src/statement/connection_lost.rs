@@ -34,13 +34,7 @@ impl Work<'_> {
         if matches!(after, AfterLoss::RunAgain | AfterLoss::Wait) && !self.session.awaits_outcome() {
             self.undo_lost_write();
         }
-        if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
-            self.session.begin_replay(self.ctx.now);
-            self.session.note_server_left(Some(lost.server));
-        }
-        if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::AskForOutcome) {
-            self.pools.take_turn_for_replay(self.session);
-        }
+        let is_server_lost = self.note_interruption(after, lost);
         match after {
             AfterLoss::Replay => {
                 tracing::debug!(session = self.session.id, endpoint, "transaction is run again elsewhere");
@@ -87,9 +81,29 @@ impl Work<'_> {
                 self.session.fail_next(LEASE_LOST, message);
                 self.take_up();
             }
-            AfterLoss::GoOn => self.take_up(),
+            AfterLoss::GoOn => {
+                if is_server_lost {
+                    self.replay_ahead();
+                }
+                self.take_up();
+            }
             AfterLoss::Close => self.close_session(),
         }
+    }
+
+    /// Notes what interrupts the session's transaction, which may run again; returns whether its server is lost.
+    fn note_interruption(&mut self, after: AfterLoss, lost: Lost) -> bool {
+        if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
+            self.session.begin_replay(self.ctx.now);
+        }
+        self.session.note_server_left(Some(lost.server));
+        // Where only the connection was lost, others are not to wait for its locks.
+        let is_server_lost = self.pools.has_lost_writer(self.session);
+        let runs_again = matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::AskForOutcome);
+        if is_server_lost && runs_again {
+            self.pools.take_turn_for_replay(self.session);
+        }
+        is_server_lost
     }
 
     /// A write that was wrapped begins anew.

@@ -520,9 +520,10 @@ impl Work<'_> {
         if !is_between || self.session.lease().is_none() || !self.session.can_replay(self.ctx) {
             return false;
         }
+        let left = self.session.lease().map(|lease| self.pools.connections[lease].server);
         self.abandon_lease();
         self.session.lose_lease();
-        self.session.note_server_left(None);
+        self.session.note_server_left(left);
         self.session.begin_replay(self.ctx.now);
         true
     }

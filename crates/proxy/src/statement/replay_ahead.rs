@@ -7,6 +7,7 @@
 //!
 //! Where only the connection was lost, the next statement is waited for: somebody may have ended it for its locks.
 
+use foldhash::HashMap;
 use weir_session::pin::Pins;
 
 use crate::keys::{Nanos, ServerIndex};
@@ -29,13 +30,26 @@ impl Group {
     /// wait as ever.
     pub(crate) fn lets_replays_first(&self, now: Nanos) -> bool {
         let can_write = || self.members.iter().any(|member| member.health != Health::Shunned);
-        self.holding
-            .as_ref()
-            .is_some_and(|holding| holding.has_replays() && can_write() && holding.lets_replays_first(now))
+        let is_written_to = self.reader_hostgroup.is_some();
+        let holding = self.holding.as_ref().filter(|holding| is_written_to && holding.has_replays());
+        holding.is_some_and(|holding| can_write() && holding.lets_replays_first(now))
     }
 }
 
 impl Pools {
+    /// Where others write from now on, whoever waits for interrupted transactions does so from now on.
+    pub(crate) fn begin_replays_anew(&self, next: &HashMap<u32, Group>) {
+        let servers = |group: &Group| group.members.iter().map(|member| member.server).collect::<Vec<_>>();
+        for (id, group) in next {
+            let known = self.groups.get(id).filter(|known| servers(known) != servers(group));
+            if let Some(holding) =
+                group.holding.as_ref().filter(|_| known.is_some() && group.reader_hostgroup.is_some())
+            {
+                holding.begin_replays_anew();
+            }
+        }
+    }
+
     /// The session's transaction is interrupted: others let it go first.
     pub(crate) fn take_turn_for_replay(&self, session: &mut Session) {
         if !session.pins.pins().contains(Pins::TRANSACTION) {
@@ -48,9 +62,13 @@ impl Pools {
 }
 
 impl Work<'_> {
-    /// Has a session that looks for a server wait while others' transactions go first. False if it may go on.
-    pub(crate) fn waits_for_replays(&mut self) -> bool {
+    /// Has a session that looks for a server of this hostgroup wait while others' transactions go first. False if it may go on.
+    pub(crate) fn waits_for_replays(&mut self, hostgroup: u32) -> bool {
         if self.session.is_to_replay() || !self.session.execution.plan.may_have_effects() {
+            return false;
+        }
+        let group = self.pools.groups.get(&hostgroup);
+        if !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
             return false;
         }
         self.look_again_soon();
@@ -70,9 +88,11 @@ impl Work<'_> {
         let session = &*self.session;
         let Some(log) = &session.transaction.log else { return false };
         let plan = &session.execution.plan;
-        let goes_on = plan.is_boundary() || !plan.may_have_effects() || session.input.upload.is_some();
+        if plan.is_boundary() || !plan.may_have_effects() || session.input.upload.is_some() {
+            return false;
+        }
         let group = self.pools.groups.get(&log.hostgroup);
-        if goes_on || !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
+        if !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
             return false;
         }
         self.session.phase = Phase::waiting(self.ctx.now);
@@ -95,6 +115,11 @@ impl Work<'_> {
         let has_farewell = session.farewell.owed_error.is_some() || session.farewell.pending_error.is_some();
         if !session.is_interrupted_between_statements() || session.account.is_none() || has_farewell {
             return;
+        }
+        if let Some(lease) = self.session.lease() {
+            // A part of it has run again there, and was interrupted.
+            self.discard_lease(lease);
+            self.session.begin_replay(self.ctx.now);
         }
         self.pools.take_turn_for_replay(self.session);
         let session = &mut *self.session;
@@ -123,15 +148,27 @@ impl Work<'_> {
         if !self.leave_with_transaction() {
             return false;
         }
+        self.pools.take_turn_for_replay(self.session);
         self.replay_ahead();
         true
+    }
+
+    /// The client asks for something while its transaction waits for a server: that decides what becomes of it.
+    pub(crate) fn replay_gives_way(&mut self) {
+        let is_replay = self.session.execution.plan.kind() == CommandKind::Replay;
+        if is_replay && matches!(self.session.phase, Phase::Waiting(_)) && self.session.lease().is_none() {
+            self.pools.leave_queues(self.session);
+            self.session.execution.plan = self.session.execution.plan.as_query();
+            self.session.phase = Phase::Idle;
+        }
     }
 }
 
 impl Session {
     /// Whether its transaction is to run again, and its client has not asked for anything.
     pub(crate) fn is_interrupted_between_statements(&self) -> bool {
-        matches!(self.phase, Phase::Idle) && self.is_to_replay() && !self.awaits_outcome()
+        let is_idle = matches!(self.phase, Phase::Idle) && self.input.upload.is_none();
+        is_idle && self.is_to_replay() && !self.awaits_outcome()
     }
 }
 

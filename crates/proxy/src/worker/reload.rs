@@ -65,6 +65,7 @@ impl Worker {
             };
             groups.insert(*id, group);
         }
+        self.pools.begin_replays_anew(&groups);
         self.pools.note_absences(&groups);
         self.pools.groups = groups;
         self.pools.take_wait_limits(&self.ctx);
@@ -85,6 +86,7 @@ impl Worker {
         }
         self.pools.look_again(Nanos::MAX);
         for key in self.sessions.interrupted(&self.pools) {
+            self.pools.take_turn_for_replay(&mut self.sessions[key]);
             self.work(key).replay_ahead();
         }
         self.unpark();
@@ -127,9 +129,9 @@ fn waits_for_silent_server(worker: &Worker, key: ConnectionKey) -> bool {
 }
 
 impl Sessions {
-    /// Those that are between two statements of a transaction whose server is lost, and that is to run again.
+    /// Those whose transaction is to run again, as its server is lost.
     fn interrupted(&self, pools: &Pools) -> Vec<SessionKey> {
-        self.keys_of(|session| session.is_interrupted_between_statements() && pools.has_lost_writer(session))
+        self.keys_of(|session| session.is_to_replay() && pools.has_lost_writer(session))
     }
 }
 
