@@ -26,6 +26,7 @@ mod eviction;
 mod failover_basic;
 mod fake_server;
 mod fidelity;
+mod followed_accounts;
 mod galera;
 mod group_failures;
 mod group_switchover;
@@ -105,6 +106,7 @@ fn cases() -> Vec<Case> {
         failover_basic::trials(),
         fake_server::trials(),
         fidelity::trials(),
+        followed_accounts::trials(),
         galera::trials(),
         group_failures::trials(),
         group_switchover::trials(),

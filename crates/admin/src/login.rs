@@ -10,6 +10,7 @@ use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::ErrPacket;
+use weir_session::accounts::LoginTerms;
 use weir_session::login::{Channel, ClientLogin, LoginStep, LoginUser, Plugin, Verified};
 
 use crate::wire::{Wire, WireError};
@@ -145,9 +146,7 @@ impl LoginExchange<'_> {
         let until = Instant::now() + LOGIN_TIMEOUT;
         let find = |user: &[u8]| {
             self.accounts.find(user).map(|account| LoginUser {
-                stored: account.password.clone(),
-                additional: None,
-                requires_tls: false,
+                terms: LoginTerms::with_password(StoredPassword::clone(&account.password)),
                 known: None,
                 rsa_key: None,
             })

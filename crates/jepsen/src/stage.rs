@@ -1,6 +1,5 @@
 //! Starts the servers of a run, with the schema and the tables of the workloads.
 
-use std::fmt::Write as _;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -128,15 +127,15 @@ impl<'a> Stage<'a> {
         sessions: u64,
     ) -> Result<(), Error> {
         for workload in workloads {
-            let mut sql = format!("USE {SCHEMA}; {}", workload.table_sql());
+            self.for_all(&format!("USE {SCHEMA}; {}", workload.table_sql()))?;
             let (rows, value) = workload.rows(rotating, sessions);
             let ids: Vec<u64> = (0..rows).collect();
             for some in ids.chunks(usize::try_from(ROWS_AT_ONCE).unwrap_or(usize::MAX)) {
                 let rows: Vec<String> = some.iter().map(|id| format!("({id}, {value})")).collect();
-                // Writing to a String can't fail.
-                let _ = write!(sql, "; INSERT INTO {} (id, v) VALUES {}", workload.table(), rows.join(", "));
+                // A statement each: together those of an hour are longer than an argument of a program may be.
+                let (table, rows) = (workload.table(), rows.join(", "));
+                self.for_all(&format!("INSERT INTO {SCHEMA}.{table} (id, v) VALUES {rows}"))?;
             }
-            self.for_all(&sql)?;
         }
         self.wait_alike()
     }

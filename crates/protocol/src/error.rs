@@ -146,10 +146,16 @@ server_errors! {
     MALFORMED_PACKET = 1835, b"HY000";
     /// The server is read-only.
     READ_ONLY_MODE = 1836, b"HY000";
+    /// The password has expired, and the client can't change it.
+    MUST_CHANGE_PASSWORD_LOGIN = 1862, b"HY000";
     /// The session has killed its own connection (MariaDB).
     CONNECTION_KILLED = 1927, b"70100";
     /// The statement exceeded max_statement_time (MariaDB).
     STATEMENT_TIMEOUT = 1969, b"70100";
+    /// The account is locked (MySQL).
+    ACCOUNT_LOCKED_MYSQL = 3118, b"HY000";
+    /// The account is locked (MariaDB).
+    ACCOUNT_LOCKED_MARIADB = 4151, b"HY000";
 }
 
 #[cfg(test)]

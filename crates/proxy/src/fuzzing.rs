@@ -5,8 +5,8 @@ mod detour;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use weir_config::{ListenAddress, Listener, MysqlUser, MysqlVariables, Password, Secret};
 use weir_protocol::auth::{Credential, StoredPassword};
@@ -18,13 +18,14 @@ use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket};
 use weir_protocol::resultset::{ColumnDefinition, TextResult};
 use weir_protocol::status::StatusFlags;
 use weir_routing::Rules;
+use weir_session::accounts::LoginTerms;
 use weir_topology::{Endpoint, ServerShared};
 
 use crate::outbox::{Order, SocketId};
 use crate::peer::Peer;
 use crate::session::causal_token::{CausalToken, TOKEN_BYTES_MAX};
 use crate::shared::{Message, Shared};
-use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot, Users};
 use crate::worker::Worker;
 
 pub use detour::fuzz_core_aside;
@@ -480,36 +481,19 @@ fn server(port: u16) -> Server {
 }
 
 fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> Arc<Snapshot> {
-    let account = Account {
-        user: Arc::new(MysqlUser {
-            username: "app".into(),
-            password: Password::Clear(Secret::new("secret")),
-            active: true,
-            use_ssl: false,
-            default_hostgroup: 0,
-            default_schema: None,
-            schema_locked: false,
-            fast_forward: false,
-            transaction_persistent: is_persistent,
-            default_isolation: None,
-            consistency: None,
-            transactions: Default::default(),
-            additional_password: None,
-            max_connections: 10,
-            comment: String::new(),
-        }),
-        additional: None,
-        stored: Arc::new(StoredPassword::ClearText(b"secret"[..].into())),
-        clients: Default::default(),
-        credential: Mutex::new(Some(Credential::clear_text(b"secret"))),
-    };
+    let password = Password::Clear(Secret::new("secret"));
+    let user = MysqlUser { password, transaction_persistent: is_persistent, ..MysqlUser::named("app") };
+    let terms = LoginTerms::with_password(StoredPassword::ClearText(b"secret"[..].into()));
+    let account = Account::configured(Arc::new(user), terms, Some(Credential::clear_text(b"secret")));
     let hostgroups = (0..servers.len()).map(|server| {
         let members = vec![Member { server, weight: 1, health: Default::default() }];
         (server as u32, Hostgroup { members, ..Hostgroup::default() })
     });
     Arc::new(Snapshot {
-        inactive_users: Arc::default(),
-        users: Arc::new(HashMap::from([(b"app".to_vec(), Arc::new(account))])),
+        users: Arc::new(Users {
+            configured: HashMap::from([(b"app".to_vec(), Arc::new(account))]),
+            ..Users::default()
+        }),
         servers: servers.to_vec(),
         hostgroups: hostgroups.collect(),
         rules,

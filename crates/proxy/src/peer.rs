@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use weir_session::accounts::ClientHost;
+
 /// Where a client comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -19,6 +21,11 @@ impl Peer {
             Self::Tcp(addr) => Some(addr.ip()),
             Self::Unix => None,
         }
+    }
+
+    /// The host, for accounts of servers.
+    pub fn host(&self) -> ClientHost {
+        self.ip().map_or(ClientHost::Local, ClientHost::At)
     }
 
     /// Nobody else can listen in.

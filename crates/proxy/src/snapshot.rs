@@ -1,29 +1,29 @@
 //! Holds what the workers know of configuration and topology: immutable, swapped whole.
 
-use std::collections::{HashMap, HashSet};
+mod users;
+
+pub use users::{Account, FollowedAccounts, Users};
+
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256};
-use weir_config::{MysqlUser, MysqlVariables};
-use weir_protocol::auth::StoredPassword;
+use weir_config::MysqlVariables;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_routing::{Consistency, ReplayMode, Rules};
-use weir_session::login::{Credential, Passwords};
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
 
 /// One consistent view of configuration and roles.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Active users by name; the same allocation as long as no user has changed.
+    /// Who may log in; the same allocation as long as no user has changed.
     pub users: Arc<Users>,
-    /// The names of those that are not active: who logs in as one of them is refused, and the log says why.
-    pub inactive_users: Arc<HashSet<Vec<u8>>>,
     /// Every server that is in some hostgroup, in no order.
     pub servers: Vec<Arc<Server>>,
     /// Who serves a hostgroup now.
@@ -44,42 +44,6 @@ pub struct Snapshot {
     pub tls: bool,
     /// With which clients may seal a password; made when some user's password needs it.
     pub rsa_key: Option<Arc<RsaKey>>,
-}
-
-/// Accounts by user name.
-pub type Users = HashMap<Vec<u8>, Arc<Account>>;
-
-/// A user with what a login has taught about the password.
-#[derive(Debug)]
-pub struct Account {
-    /// The row of `mysql_users`.
-    pub user: Arc<MysqlUser>,
-    /// The password in a form that can be checked.
-    pub stored: Arc<StoredPassword>,
-    /// Another one that clients may show.
-    pub additional: Option<Arc<StoredPassword>>,
-    /// Clients logged in as this user.
-    pub clients: AtomicU32,
-    /// What backends accept, once it is known: a hash in the configuration alone does not tell it, a client's
-    /// login does. Touched at logins only.
-    pub credential: Mutex<Option<Credential>>,
-}
-
-impl Account {
-    /// Whether these are its passwords.
-    pub(crate) fn has_passwords(&self, passwords: &Passwords) -> bool {
-        self.stored == passwords.stored && self.additional == passwords.additional
-    }
-
-    /// Takes note of what a login has shown of the password, unless more is known: a password answers every server, a hash
-    /// only some.
-    pub(crate) fn learn(&self, shown: Credential) {
-        let Ok(mut known) = self.credential.lock() else { return };
-        let knows_password = known.as_ref().is_some_and(|known| known.password().is_some());
-        if !knows_password || shown.password().is_some() {
-            *known = Some(shown);
-        }
-    }
 }
 
 /// A server and what all workers share about it.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use support::bench::{Bench, Client};
 use weir_config::MysqlVariables;
@@ -16,12 +16,11 @@ use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting, HandshakeRespons
 use weir_protocol::ok::{ErrPacket, OK_HEADER};
 use weir_proxy::peer::Peer;
 use weir_proxy::snapshot::Account;
+use weir_session::accounts::LoginTerms;
 
 fn stored_as(stored: StoredPassword) -> Vec<Arc<Account>> {
-    let mut account = support::account("app", 0);
-    let parts = Arc::get_mut(&mut account).unwrap();
-    (parts.stored, parts.credential) = (Arc::new(stored), Mutex::new(None));
-    vec![account]
+    let user = support::account("app", 0).user.clone();
+    vec![Arc::new(Account::configured(user, LoginTerms::with_password(stored), None))]
 }
 
 fn salted(password: &[u8]) -> StoredPassword {
@@ -83,7 +82,7 @@ fn a_password_that_is_changed_while_it_is_checked_does_not_pass_and_is_not_kept(
     bench.check();
     let reply = bench.reply(late).unwrap();
     assert_eq!(ErrPacket::parse(&reply).map(|err| err.code), Ok(1045));
-    assert!(bench.users[0].credential.lock().unwrap().is_none(), "what was shown is another password");
+    assert!(bench.users[0].credential().is_none(), "what was shown is another password");
     for (password, passes) in [(&b"old"[..], false), (b"new", true), (b"old", false)] {
         let client = connect(&mut bench, CACHING_SHA2_PASSWORD, password);
         if bench.clients[client].got.len() == 6 {
@@ -107,7 +106,7 @@ fn a_password_that_is_the_same_after_a_load_passes() {
     load(&mut bench, stored_as(salted(b"old")));
     bench.check();
     assert!(bench.is_answered(client));
-    assert_eq!(*bench.users[0].credential.lock().unwrap(), Some(Credential::clear_text(b"old")));
+    assert_eq!(bench.users[0].credential(), Some(Credential::clear_text(b"old")));
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn a_login_that_shows_a_hash_does_not_take_the_place_of_the_password() {
     let mut bench = bench(stored_as(StoredPassword::Native(native::HashStage2::of(b"old"))));
     let by_hash = connect(&mut bench, MYSQL_NATIVE_PASSWORD, b"old");
     assert!(bench.is_answered(by_hash));
-    let known = |bench: &Bench| bench.users[0].credential.lock().unwrap().clone().unwrap();
+    let known = |bench: &Bench| bench.users[0].credential().unwrap();
     assert!(matches!(known(&bench), Credential::Sha1(_)));
     let in_full = connect(&mut bench, CACHING_SHA2_PASSWORD, b"old");
     show(&mut bench, in_full, b"old");

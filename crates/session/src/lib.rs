@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod defaults;
 pub mod login;
 pub mod pin;

@@ -178,6 +178,15 @@ impl WeirConfig {
         self
     }
 
+    /// Sets a column of all servers that were added.
+    pub fn server_column(&mut self, column: &str, value: impl Into<Value>) -> &mut Self {
+        let (rows, value) = (self.document.get_mut("mysql_servers"), value.into());
+        for row in rows.and_then(Item::as_array_of_tables_mut).into_iter().flat_map(ArrayOfTables::iter_mut) {
+            row.insert(column, Item::Value(value.clone()));
+        }
+        self
+    }
+
     /// Sets a `mysql_variables` entry.
     pub fn variable(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
         let table = self.document.entry("mysql_variables").or_insert(Item::Table(Table::new()));

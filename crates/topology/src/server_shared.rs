@@ -33,6 +33,8 @@ pub struct ServerShared {
     /// Grows when accounts of the server, or the values that sessions begin with, may have changed: what a connection
     /// proved when it was logged in before that, and what it has for defaults, may be over.
     renewal: AtomicU64,
+    /// The renewals since which the accounts that Weir follows have been read.
+    followed_renewal: AtomicU64,
     /// Once the monitor has learnt them.
     session_variables: Mutex<Option<Arc<SessionVariables>>>,
     /// The global value of autocommit, as seen last.
@@ -67,6 +69,7 @@ impl ServerShared {
             reads_as: AtomicU32::new(0),
             connections_open: AtomicU32::new(0),
             renewal: AtomicU64::new(0),
+            followed_renewal: AtomicU64::new(0),
             session_variables: Mutex::default(),
             is_autocommit: AtomicBool::new(true),
             takes_query_attributes: AtomicBool::new(false),
@@ -77,6 +80,17 @@ impl ServerShared {
     /// logged in anew before a session gets it that does not have it already, if the number has grown.
     pub fn renewal(&self) -> u64 {
         self.renewal.load(Ordering::Relaxed)
+    }
+
+    /// The same for sessions of accounts that Weir follows: the renewals behind which these have been read. A connection is
+    /// not logged in anew before, with a password that may be another by now.
+    pub fn followed_renewal(&self) -> u64 {
+        self.followed_renewal.load(Ordering::Relaxed)
+    }
+
+    /// The accounts have been read since the renewals were as many, and what was read is in force.
+    pub fn follow_renewals(&self, renewals: u64) {
+        self.followed_renewal.fetch_max(renewals, Ordering::Relaxed);
     }
 
     /// Accounts of the server, or the values that sessions begin with, may have changed.

@@ -12,6 +12,7 @@ mod donor;
 mod drain;
 mod engine;
 mod epoch_file;
+mod followed_servers;
 mod instance;
 mod log;
 mod logs;
@@ -29,6 +30,7 @@ mod supervision;
 mod takeover;
 mod tls;
 mod topology_log;
+mod user_directory;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

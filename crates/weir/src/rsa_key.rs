@@ -21,10 +21,12 @@ pub(crate) enum RsaKeyError {
     Key { path: PathBuf, error: KeyError },
 }
 
-/// The key, if some user's password can't be checked without one: only a salted hash of it is known.
+/// The key, if some user's password can't be checked without one: only a salted hash of it is known, as may be of those
+/// that the servers have.
 pub(crate) fn rsa_key(config: &Config, datadir: &Path) -> Result<Option<Arc<RsaKey>>, RsaKeyError> {
     let needs_key = |password: &Password| matches!(password, Password::Sha2Hash(_));
-    if !config.users.iter().any(|user| user.active && needs_key(&user.password)) {
+    let follows = config.weir_hostgroups.iter().any(|row| row.follow_accounts);
+    if !follows && !config.users.iter().any(|user| user.active && needs_key(&user.password)) {
         return Ok(None);
     }
     let path = datadir.join(PRIVATE_FILE);

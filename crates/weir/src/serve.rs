@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use weir_accounts::AccountWatch;
 use weir_admin::Admin;
 use weir_config::{Config, ConfigError, InForce};
 use weir_http::{Finish, HttpError};
@@ -39,6 +40,7 @@ use self::takeover::{TakeoverState, UNDER_WAY};
 use crate::addresses::Names;
 use crate::control::{Action, Control, ControlError, Order, Orders};
 use crate::epoch_file::{EpochFile, EpochFileError};
+use crate::followed_servers::followed_servers;
 use crate::instance;
 use crate::logs;
 use crate::notify;
@@ -99,6 +101,8 @@ pub(crate) enum ServeError {
 enum Event {
     /// There are other roles.
     Roles,
+    /// The servers have other accounts, or they can't be read any more.
+    Accounts,
     /// Servers are at other addresses.
     Addresses,
     /// Somebody at the control socket wants something done.
@@ -157,6 +161,7 @@ struct Server {
     in_force: InForce,
     snapshots: Snapshots,
     roles: LatestRoles,
+    accounts: AccountWatch,
     names: Names,
     /// The roles that the workers go by.
     published: Arc<Roles>,
@@ -194,6 +199,7 @@ impl Server {
                     self.follow_roles();
                     self.operations.see_to_clusters();
                 }
+                Event::Accounts => self.publish(),
                 Event::Request(request) => {
                     self.oblige(request);
                     self.operations.see_to_clusters();
@@ -261,6 +267,7 @@ impl Server {
         for event in inbox {
             match event {
                 Event::Roles => self.follow_roles(),
+                Event::Accounts => self.publish(),
                 Event::Request(request) => self.oblige(request),
                 Event::Operation(notice) => self.take_notice(notice),
                 Event::Addresses => self.follow_addresses(),
@@ -296,11 +303,22 @@ impl Server {
     fn publish(&mut self) {
         let before = std::mem::replace(&mut self.published, self.roles.latest());
         self.take_name();
+        self.follow_accounts();
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
         self.epochs.note(&self.published);
         self.note_silent();
         self.operations.follow_epochs(&before, &self.published);
+    }
+
+    /// Has the accounts followed of the servers that work now, and takes what is known.
+    fn follow_accounts(&mut self) {
+        let (reach, registry) = (self.snapshots.reach(), &self.snapshots.registry);
+        let servers = followed_servers(&self.config, &self.published, &reach, registry);
+        if let Err(error) = self.accounts.follow(servers) {
+            tracing::error!(%error, "the accounts of the servers are not followed: no thread for it");
+        }
+        self.snapshots.followed = self.accounts.latest();
     }
 
     /// Goes by the name that the monitor has taken, also at the next start.

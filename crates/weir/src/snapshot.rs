@@ -1,26 +1,25 @@
 //! Builds what the workers go by from configuration and roles.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_accounts::KnownAccounts;
 use weir_config::{
-    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, MysqlUser, Password, Secret,
-    TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
+    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
 };
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
-use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
-    Account, Care, Health, History, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle, Users,
+    Care, Health, History, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle,
 };
 use weir_routing::{CommitOutcome, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Flavour, Group, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
 use crate::server_tls::ServersTls;
+use crate::user_directory::UserDirectory;
 
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
 /// clients of the days when versions began with 5.
@@ -44,9 +43,10 @@ pub(crate) struct Snapshots {
     pub(crate) servers_tls: ServersTls,
     /// The query rules; the same allocation as long as they have not changed.
     rules: Arc<Rules>,
-    /// The rows of which the accounts were made, and the accounts as workers look for them.
-    users: (Arc<Vec<Arc<MysqlUser>>>, Arc<Users>),
-    inactive_users: Arc<HashSet<Vec<u8>>>,
+    /// Who may log in.
+    users: UserDirectory,
+    /// What is known of the servers' accounts, by hostgroup.
+    pub(crate) followed: BTreeMap<u32, KnownAccounts>,
     /// This Weir's name.
     pub(crate) instance: Arc<str>,
     /// Writer hostgroups whose statements wait, and why.
@@ -64,8 +64,8 @@ impl Snapshots {
             leaving: HashMap::new(),
             servers_tls: ServersTls::default(),
             rules: Arc::default(),
-            users: Default::default(),
-            inactive_users: Arc::default(),
+            users: UserDirectory::default(),
+            followed: BTreeMap::new(),
             instance: Arc::from(""),
             held: BTreeMap::new(),
         }
@@ -96,7 +96,6 @@ impl Snapshots {
 
     /// The snapshot that follows from a configuration and the roles of now.
     pub(crate) fn build(&mut self, config: &Config, roles: &Roles) -> Arc<Snapshot> {
-        self.keep_accounts(config);
         let stands = Stands::of(roles);
         self.note_leaving(config, &stands);
         let mut servers = Vec::new();
@@ -134,8 +133,7 @@ impl Snapshots {
             .unwrap_or_else(|| SERVER_VERSION.into());
         let is_mariadb = server_version.contains("MariaDB");
         Arc::new(Snapshot {
-            users: self.users.1.clone(),
-            inactive_users: self.inactive_users.clone(),
+            users: self.users.take(&config.users, &self.followed),
             servers,
             hostgroups: self.hostgroups(config, roles, &places),
             rules: self.rules.clone(),
@@ -249,29 +247,6 @@ impl Snapshots {
         self.holdings.insert(care.writer_hostgroup, holding.clone());
         holding
     }
-
-    /// Users whose rows have not changed keep what their logins have taught. Roles change without users.
-    fn keep_accounts(&mut self, config: &Config) {
-        let (rows, accounts) = &self.users;
-        if Arc::ptr_eq(rows, &config.users) {
-            return;
-        }
-        let mut accounts = Users::clone(accounts);
-        let active = || config.users.iter().filter(|user| user.active);
-        for user in active() {
-            let name = user.username.as_bytes();
-            if accounts.get(name).is_none_or(|known| known.user != *user) {
-                accounts.insert(name.to_owned(), Arc::new(account(user)));
-            }
-        }
-        if accounts.len() > active().count() {
-            let names: HashSet<&[u8]> = active().map(|user| user.username.as_bytes()).collect();
-            accounts.retain(|name, _| names.contains(name.as_slice()));
-        }
-        self.users = (config.users.clone(), Arc::new(accounts));
-        let inactive = config.users.iter().filter(|user| !user.active);
-        self.inactive_users = Arc::new(inactive.map(|user| user.username.as_bytes().to_owned()).collect());
-    }
 }
 
 /// The history of a cluster's data, if it is known.
@@ -284,30 +259,6 @@ fn history(group: Option<&Group>) -> Option<History> {
     };
     let name = &group?.history;
     (!name.is_empty()).then(|| History::of(&format!("{kind} {name}")))
-}
-
-fn account(user: &Arc<MysqlUser>) -> Account {
-    let stored = match &user.password {
-        Password::Clear(password) => StoredPassword::ClearText(password.expose().as_bytes().into()),
-        Password::NativeHash(hash) => {
-            let hex: String = hash.iter().map(|byte| format!("{byte:02X}")).collect();
-            StoredPassword::parse(format!("*{hex}").as_bytes())
-        }
-        Password::Sha2Hash(text) => StoredPassword::parse(text.expose().as_bytes()),
-    };
-    let in_clear = |password: &Secret| StoredPassword::ClearText(password.expose().as_bytes().into());
-    let additional = user.additional_password.as_ref().map(in_clear);
-    let credential = match &user.password {
-        Password::Clear(password) => Some(Credential::clear_text(password.expose().as_bytes())),
-        Password::NativeHash(_) | Password::Sha2Hash(_) => None,
-    };
-    Account {
-        user: user.clone(),
-        stored: Arc::new(stored),
-        additional: additional.map(Arc::new),
-        clients: AtomicU32::new(0),
-        credential: Mutex::new(credential),
-    }
 }
 
 /// More servers online than there may be are a sign that two clusters serve, so nobody does.

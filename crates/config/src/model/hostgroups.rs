@@ -52,6 +52,8 @@ pub struct WeirHostgroup {
     pub transaction_replay: ReplayMode,
     /// How long the log of such a transaction may become, in bytes.
     pub transaction_replay_max_bytes: u32,
+    /// Whether the accounts of its servers may log in, default false.
+    pub follow_accounts: bool,
     /// How the end of a COMMIT is found out whose answer is lost with its server.
     pub commit_outcome: CommitOutcome,
     /// For humans.

@@ -42,6 +42,29 @@ pub struct MysqlUser {
     pub comment: String,
 }
 
+impl MysqlUser {
+    /// A row with nothing but a name: everything else is as the columns' defaults say.
+    pub fn named(username: &str) -> Self {
+        Self {
+            username: username.to_owned(),
+            password: Password::Clear(Secret::new("")),
+            active: true,
+            use_ssl: false,
+            default_hostgroup: 0,
+            default_schema: None,
+            schema_locked: false,
+            fast_forward: false,
+            transaction_persistent: true,
+            default_isolation: None,
+            consistency: None,
+            transactions: TransactionSettings::default(),
+            additional_password: None,
+            max_connections: 10_000,
+            comment: String::new(),
+        }
+    }
+}
+
 /// The isolation of transactions from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IsolationLevel {

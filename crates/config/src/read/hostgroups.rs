@@ -58,6 +58,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let transaction_replay =
         word(&mut f, "transaction_replay", &ReplayMode::ALL.map(|mode| (mode.as_str(), mode)));
     let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
+    let follow_accounts = f.flag("follow_accounts");
     let commit_outcome =
         word(&mut f, "commit_outcome", &CommitOutcome::ALL.map(|outcome| (outcome.as_str(), outcome)));
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
@@ -71,6 +72,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         deadlock_retries,
         transaction_replay,
         transaction_replay_max_bytes,
+        follow_accounts,
         commit_outcome,
         comment,
     })

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::auth::crypt::Sha2Crypt;
-use crate::auth::{CLEAR_TEXT_LEN_MAX, Credential, constant_time_eq, native, sha2};
+use crate::auth::{CLEAR_TEXT_LEN_MAX, Credential, constant_time_eq, ed25519, native, sha2};
 use crate::handshake::Scramble;
 
 /// The method by which a client proved its password.
@@ -25,6 +25,8 @@ pub enum Method {
 /// | clear text            | yes    | yes             | yes       | clear text             |
 /// | `*` and 40 hex digits | yes    | no              | yes       | SHA-1, or clear text after `ClearText` |
 /// | `$A$...`              | no     | from a cache    | yes       | SHA-256 after `Sha2Fast`, else clear text |
+/// | ed25519's public key  | no     | from a cache    | yes       | clear text             |
+/// | in no form that is known | no  | no              | no        | none                   |
 ///
 /// "From a cache": after a first `ClearText` the caller may keep
 /// [`sha2::HashStage2`] and check later responses with [`sha2::HashStage2::verify`].
@@ -36,6 +38,10 @@ pub enum StoredPassword {
     Native(native::HashStage2),
     /// As caching_sha2_password stores it.
     Sha2(Sha2Crypt),
+    /// As MariaDB's ed25519 stores it.
+    Ed25519(ed25519::PublicKey),
+    /// In a form that nothing can be checked against: an account's plugin is none of these.
+    Unknown,
 }
 
 impl StoredPassword {
@@ -55,7 +61,8 @@ impl StoredPassword {
         match self {
             Self::ClearText(_) => true,
             Self::Native(_) => method != Method::Sha2Fast,
-            Self::Sha2(_) => method == Method::ClearText,
+            Self::Sha2(_) | Self::Ed25519(_) => method == Method::ClearText,
+            Self::Unknown => false,
         }
     }
 
@@ -78,7 +85,7 @@ impl StoredPassword {
                 Some(Credential::ClearText(password.clone()))
             }
             (Method::Native, Self::Native(hash)) => hash.verify(sent, scramble).map(Credential::Sha1),
-            (Method::Native, Self::Sha2(_)) | (Method::Sha2Fast, Self::Native(_) | Self::Sha2(_)) => None,
+            (Method::Native | Method::Sha2Fast, _) => None,
         }
     }
 
@@ -95,6 +102,8 @@ impl StoredPassword {
                 constant_time_eq(sent.as_bytes(), hash.as_bytes())
             }
             Self::Sha2(crypt) => crypt.verify(password),
+            Self::Ed25519(key) => key.is_of(password),
+            Self::Unknown => false,
         };
         (matches && password.len() <= CLEAR_TEXT_LEN_MAX).then(|| Credential::clear_text(password))
     }
@@ -106,6 +115,8 @@ impl fmt::Debug for StoredPassword {
             Self::ClearText(_) => "ClearText(..)",
             Self::Native(_) => "Native(..)",
             Self::Sha2(_) => "Sha2(..)",
+            Self::Ed25519(_) => "Ed25519(..)",
+            Self::Unknown => "Unknown",
         })
     }
 }
@@ -117,12 +128,14 @@ mod tests {
     const SCRAMBLE: &Scramble = b"abcdefghijklmnopqrst";
     const METHODS: [Method; 3] = [Method::Native, Method::Sha2Fast, Method::ClearText];
 
-    fn stored_forms(password: &[u8]) -> [StoredPassword; 3] {
+    fn stored_forms(password: &[u8]) -> [StoredPassword; 5] {
         let crypt = Sha2Crypt::of(password, [b's'; 20], 1).unwrap();
         [
             StoredPassword::parse(password),
             StoredPassword::parse(native::HashStage2::of(password).to_string().as_bytes()),
             StoredPassword::parse(&crypt.to_bytes()),
+            StoredPassword::Ed25519(ed25519::PublicKey::of(password).unwrap()),
+            StoredPassword::Unknown,
         ]
     }
 
@@ -137,7 +150,7 @@ mod tests {
     #[test]
     fn the_forms_are_told_apart() {
         let looks: Vec<_> = stored_forms(b"app").iter().map(|stored| format!("{stored:?}")).collect();
-        assert_eq!(looks, ["ClearText(..)", "Native(..)", "Sha2(..)"]);
+        assert_eq!(looks, ["ClearText(..)", "Native(..)", "Sha2(..)", "Ed25519(..)", "Unknown"]);
     }
 
     #[test]
@@ -155,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_credential_is_what_could_be_learned() {
-        let [clear, native_hash, crypt] = stored_forms(b"app");
+        let [clear, native_hash, crypt, ed25519, _] = stored_forms(b"app");
         let verify =
             |stored: &StoredPassword, method| stored.verify(method, &proof(method, b"app"), SCRAMBLE);
         let password = Some(Credential::clear_text(b"app"));
@@ -164,6 +177,7 @@ mod tests {
         assert_eq!(verify(&native_hash, Method::Native), Some(sha1));
         assert_eq!(verify(&native_hash, Method::ClearText), password);
         assert_eq!(verify(&crypt, Method::ClearText), password);
+        assert_eq!(verify(&ed25519, Method::ClearText), password);
     }
 
     #[test]

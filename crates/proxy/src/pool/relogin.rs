@@ -89,8 +89,16 @@ impl Pools {
     fn is_login_outdated(&self, ctx: &Context, key: ConnectionKey) -> bool {
         let connection = &self.connections[key];
         let limit = ctx.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
-        connection.access.renewal != self.servers[connection.server].server.shared.renewal()
-            || (limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit)
+        let shared = &self.servers[connection.server].server.shared;
+        let is_outdated = connection.access.renewal != shared.renewal()
+            || (limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit);
+        is_outdated && {
+            let account = &self.identities.0[connection.identity].account;
+            // Sessions of an account whose password is changed go on, as at a server: what they have was proven with the
+            // old one.
+            account.host.is_none()
+                || (connection.access.renewal < shared.followed_renewal() && !account.is_outdated())
+        }
     }
 }
 

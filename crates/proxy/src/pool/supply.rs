@@ -554,13 +554,14 @@ impl Pools {
     /// What logs this identity in at a server.
     fn credential(&self, identity: usize) -> Result<weir_session::login::Credential, String> {
         let account = &self.identities.0[identity].account;
-        let known = account.credential.lock().ok().and_then(|known| known.clone());
-        known.ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))
+        account
+            .credential()
+            .ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))
     }
 
     pub(crate) fn is_stale(&self, ctx: &Context, key: ConnectionKey) -> bool {
         let account = &self.identities.0[self.connections[key].identity].account;
-        let current = ctx.snapshot.users.get(account.user.username.as_bytes());
+        let current = ctx.snapshot.users.current(account);
         !current.is_some_and(|current| Arc::ptr_eq(current, account)) || self.is_encrypted_otherwise(key)
     }
 

@@ -18,8 +18,9 @@ impl Session {
     /// A login is refused, for this reason; `message` is what the client is told.
     pub(crate) fn note_refusal(&self, ctx: &mut Context, error: ServerError, message: &str, reason: Refusal) {
         let user = self.login_user();
-        let is_inactive = reason == Refusal::NoSuchUser && ctx.snapshot.inactive_users.contains(user);
-        let reason = if is_inactive { Refusal::UserNotActive } else { reason }.words();
+        // Clients are not told more than that there is nobody.
+        let found = ctx.snapshot.users.find(user, self.client.peer.host());
+        let reason = found.err().filter(|_| reason == Refusal::NoSuchUser).unwrap_or(reason).words();
         let message = beginning(message);
         if let Some(left_out) = ctx.refusals.note(ctx.now) {
             let user = String::from_utf8_lossy(user);

@@ -101,7 +101,7 @@ impl Sessions {
         let mut gone = Vec::new();
         for (key, session) in self.iter_mut() {
             let Some(account) = &session.account else { continue };
-            let current = ctx.snapshot.users.get(account.user.username.as_bytes());
+            let current = ctx.snapshot.users.current(account);
             if current.is_some_and(|current| Arc::ptr_eq(current, account)) {
                 continue;
             }

@@ -5,7 +5,7 @@ pub mod bench;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use weir_config::{ListenAddress, Listener, MysqlUser, MysqlVariables, Password, Secret};
 use weir_protocol::auth::{Credential, StoredPassword};
@@ -14,7 +14,8 @@ use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::{Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::status::StatusFlags;
-use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot};
+use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot, Users};
+use weir_session::accounts::LoginTerms;
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, ServerShared};
 
@@ -42,29 +43,10 @@ pub const OLD: Capabilities =
 /// A user whose statements go to `hostgroup`.
 pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
     let password = String::from_utf8_lossy(PASSWORD).into_owned();
-    Arc::new(Account {
-        user: Arc::new(MysqlUser {
-            username: name.into(),
-            password: Password::Clear(Secret::new(&password)),
-            active: true,
-            use_ssl: false,
-            default_hostgroup: hostgroup,
-            default_schema: None,
-            schema_locked: false,
-            fast_forward: false,
-            transaction_persistent: true,
-            default_isolation: None,
-            consistency: None,
-            transactions: Default::default(),
-            additional_password: None,
-            max_connections: 10_000,
-            comment: String::new(),
-        }),
-        additional: None,
-        stored: Arc::new(StoredPassword::ClearText(PASSWORD.into())),
-        clients: Default::default(),
-        credential: Mutex::new(Some(Credential::clear_text(PASSWORD))),
-    })
+    let password = Password::Clear(Secret::new(&password));
+    let user = MysqlUser { password, default_hostgroup: hostgroup, ..MysqlUser::named(name) };
+    let terms = LoginTerms::with_password(StoredPassword::ClearText(PASSWORD.into()));
+    Arc::new(Account::configured(Arc::new(user), terms, Some(Credential::clear_text(PASSWORD))))
 }
 
 /// A listener that nobody need listen on; the system chooses its port if somebody does.
@@ -109,10 +91,13 @@ pub fn snapshot(
     variables: MysqlVariables,
 ) -> Arc<Snapshot> {
     Arc::new(Snapshot {
-        inactive_users: Arc::default(),
-        users: Arc::new(
-            users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
-        ),
+        users: Arc::new(Users {
+            configured: users
+                .iter()
+                .map(|user| (user.user.username.clone().into_bytes(), user.clone()))
+                .collect(),
+            ..Users::default()
+        }),
         servers: servers.to_vec(),
         hostgroups: hostgroups.into_iter().collect::<HashMap<_, _>>(),
         rules: Arc::default(),

@@ -7,10 +7,12 @@ use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, Method, StoredPassword, constant_time_eq};
 use weir_protocol::handshake::Scramble;
 
+use super::client::Passwords;
+
 /// A password to be checked: [`Check::run`] does it.
 pub struct Check {
     proof: Proof,
-    stored: Arc<StoredPassword>,
+    against: Passwords,
     known: Option<Credential>,
     scramble: Scramble,
 }
@@ -37,17 +39,26 @@ pub enum PasswordResult {
 impl Check {
     pub(super) fn new(
         proof: Proof,
-        stored: Arc<StoredPassword>,
+        against: Passwords,
         known: Option<Credential>,
         scramble: Scramble,
     ) -> Self {
-        Self { proof, stored, known, scramble }
+        Self { proof, against, known, scramble }
     }
 
     /// Whether it takes microseconds. RSA takes a millisecond, a salted hash some more.
     pub(super) fn is_cheap(&self) -> bool {
-        let is_salted = matches!(*self.stored, StoredPassword::Sha2(_)) && self.known_password().is_none();
-        matches!(self.proof, Proof::Clear(_)) && !is_salted
+        let is_salted = self.forms().any(|stored| matches!(stored, StoredPassword::Sha2(_)));
+        let is_known = self.known_password().is_some() && self.against.additional.is_none();
+        matches!(self.proof, Proof::Clear(_)) && (!is_salted || is_known)
+    }
+
+    /// The passwords that will do.
+    fn forms(&self) -> impl Iterator<Item = &StoredPassword> {
+        [Some(&self.against.stored), self.against.additional.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|stored| &**stored)
     }
 
     /// What an earlier login has shown: there is only one password that fits a hash.
@@ -68,12 +79,12 @@ impl Check {
                 None => return PasswordResult::Wrong,
             },
         };
-        let credential = match self.known_password() {
-            Some(known) => {
-                let password = sent.strip_suffix(&[0]).unwrap_or(sent);
-                constant_time_eq(password, known).then(|| Credential::clear_text(password))
-            }
-            None => self.stored.verify(Method::ClearText, sent, &self.scramble),
+        let password = sent.strip_suffix(&[0]).unwrap_or(sent);
+        let is_known = self.known_password().is_some_and(|known| constant_time_eq(password, known));
+        let credential = match (is_known, self.known_password(), &self.against.additional) {
+            (true, ..) => Some(Credential::clear_text(password)),
+            (false, Some(_), None) => None,
+            _ => self.forms().find_map(|stored| stored.verify(Method::ClearText, sent, &self.scramble)),
         };
         credential.map_or(PasswordResult::Wrong, PasswordResult::Right)
     }

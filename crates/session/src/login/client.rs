@@ -20,6 +20,7 @@ use weir_protocol::wire::Malformed;
 use super::Channel;
 use super::check::{Check, PasswordResult, Proof};
 use super::refusal::Refusal;
+use crate::accounts::{LoginTerms, TlsRequirement};
 
 /// Longest name of a client's program that is kept, in characters.
 const PROGRAM_CHARS_MAX: usize = 64;
@@ -27,12 +28,8 @@ const PROGRAM_CHARS_MAX: usize = 64;
 /// What a login needs to know of a user.
 #[derive(Clone, Debug)]
 pub struct LoginUser {
-    /// The password in one of its stored forms.
-    pub stored: Arc<StoredPassword>,
-    /// Another password that will do, in clear text as the first one is then.
-    pub additional: Option<Arc<StoredPassword>>,
-    /// The user may log in over TLS only.
-    pub requires_tls: bool,
+    /// Under which it may log in.
+    pub terms: LoginTerms,
     /// What earlier logins have shown of the password.
     pub known: Option<Credential>,
     /// With which clients may seal a password.
@@ -42,26 +39,29 @@ pub struct LoginUser {
 /// The passwords of a user at the time of a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passwords {
-    /// [`LoginUser::stored`]
+    /// [`LoginTerms::stored`]
     pub stored: Arc<StoredPassword>,
-    /// [`LoginUser::additional`]
+    /// [`LoginTerms::additional`]
     pub additional: Option<Arc<StoredPassword>>,
 }
 
 impl LoginUser {
     fn passwords(&self) -> Passwords {
-        Passwords { stored: self.stored.clone(), additional: self.additional.clone() }
+        Passwords { stored: self.terms.stored.clone(), additional: self.terms.additional.clone() }
     }
 
-    /// Checks what a client sent against both passwords. What logs in at servers is the first, whichever was shown.
+    /// Checks what a client sent against both passwords. What logs in at servers is the first if it is known, whichever was
+    /// shown.
     fn verify(&self, method: Method, sent: &[u8], scramble: &Scramble) -> Option<Credential> {
-        if let Some(credential) = self.stored.verify(method, sent, scramble) {
+        let stored = &self.terms.stored;
+        if let Some(credential) = stored.verify(method, sent, scramble) {
             return Some(credential);
         }
-        self.additional.as_ref()?.verify(method, sent, scramble)?;
-        match &*self.stored {
+        let shown = self.terms.additional.as_ref()?.verify(method, sent, scramble)?;
+        match &**stored {
             StoredPassword::ClearText(password) => Some(Credential::clear_text(password)),
-            _ => None,
+            // A server that has both hashes takes either password.
+            _ => Some(shown),
         }
     }
 }
@@ -164,11 +164,11 @@ impl Plugin {
     /// whether it may be sent in clear. RSA is for those who have no other way: not every client can do it.
     fn serves(self, user: &LoginUser, channel: Channel) -> bool {
         match self {
-            Self::Native => user.stored.allows(Method::Native),
+            Self::Native => user.terms.stored.allows(Method::Native),
             Self::CachingSha2 => {
                 let is_known = user.known.as_ref().is_some_and(|known| known.password().is_some());
-                let has_other_way = user.stored.allows(Method::Native);
-                user.stored.allows(Method::Sha2Fast)
+                let has_other_way = user.terms.stored.allows(Method::Native);
+                user.terms.stored.allows(Method::Sha2Fast)
                     || is_known
                     || channel.is_secure()
                     || (user.rsa_key.is_some() && !has_other_way)
@@ -373,8 +373,16 @@ impl ClientLogin {
 
     /// Checks the response to the scramble.
     fn prove(&mut self, sent: &[u8], user: &LoginUser, channel: Channel, out: &mut Vec<u8>) -> LoginStep {
-        if user.requires_tls && channel != Channel::Tls {
-            return self.denied(!sent.is_empty(), Refusal::TlsRequired);
+        let has_password = !sent.is_empty();
+        match user.terms.tls {
+            TlsRequirement::Tls if channel != Channel::Tls => {
+                return self.denied(has_password, Refusal::TlsRequired);
+            }
+            TlsRequirement::Certificate => return self.denied(has_password, Refusal::CertificateRequired),
+            TlsRequirement::Tls | TlsRequirement::None => {}
+        }
+        if matches!(*user.terms.stored, StoredPassword::Unknown) {
+            return self.denied(has_password, Refusal::AuthenticationUnknown);
         }
         match self.plugin {
             Plugin::Native => match user.verify(Method::Native, sent, &self.scramble) {
@@ -388,7 +396,7 @@ impl ClientLogin {
                     }
                     return self.verified(credential, user.passwords());
                 }
-                if user.stored.allows(Method::Sha2Fast) || sent.is_empty() {
+                if user.terms.stored.allows(Method::Sha2Fast) || sent.is_empty() {
                     return self.wrong_password(!sent.is_empty());
                 }
                 if !channel.is_secure() && user.rsa_key.is_none() {
@@ -446,7 +454,7 @@ impl ClientLogin {
             }
             Proof::Sealed(payload.into(), key.clone())
         };
-        let check = Check::new(proof, user.stored.clone(), user.known.clone(), self.scramble);
+        let check = Check::new(proof, user.passwords(), user.known.clone(), self.scramble);
         self.checked_against = Some(user.passwords());
         if check.is_cheap() {
             return self.checked(check.run());

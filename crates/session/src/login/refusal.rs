@@ -14,8 +14,20 @@ pub enum Refusal {
     NoPassword,
     /// The proof was right when it came; the password is another one now.
     PasswordChanged,
-    /// `mysql_users.use_ssl`
+    /// An account without a name, and a more specific host, counts for the client.
+    AnonymousAccount,
+    /// The servers' accounts are not known yet.
+    AccountsUnknown,
+    /// The account's plugin is none that Weir speaks.
+    AuthenticationUnknown,
+    /// `ACCOUNT LOCK`
+    AccountLocked,
+    /// `PASSWORD EXPIRE`
+    PasswordExpired,
+    /// `mysql_users.use_ssl`, or the account's REQUIRE SSL.
     TlsRequired,
+    /// The account's REQUIRE X509, or more.
+    CertificateRequired,
     /// Only a hash of the password is known, with which nothing can be proven over an open connection.
     TlsForFirstLogin,
     /// The plugin in which the user could prove the password is unknown to the client.
@@ -49,7 +61,15 @@ impl Refusal {
             Self::WrongPassword => "wrong password",
             Self::NoPassword => "no password was given",
             Self::PasswordChanged => "the password was changed during the login",
-            Self::TlsRequired => "the user may log in over TLS only (use_ssl)",
+            Self::AnonymousAccount => "an account without a name has a more specific host",
+            Self::AccountsUnknown => "the accounts of the servers are not known yet",
+            Self::AuthenticationUnknown => "the account's authentication plugin is not supported",
+            Self::AccountLocked => "the account is locked",
+            Self::PasswordExpired => "the password has expired",
+            Self::TlsRequired => "the user may log in over TLS only (use_ssl, REQUIRE SSL)",
+            Self::CertificateRequired => {
+                "the account requires a client certificate, or a cipher, which is not supported"
+            }
             Self::TlsForFirstLogin => {
                 "only a hash of the password is known: the first login must come over TLS"
             }

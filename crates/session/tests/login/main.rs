@@ -8,6 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::crypt::Sha2Crypt;
+use weir_protocol::auth::ed25519::PublicKey;
 use weir_protocol::auth::rsa::{self, RsaKey};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
@@ -18,6 +19,7 @@ use weir_protocol::handshake::{
 };
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
+use weir_session::accounts::{LoginTerms, TlsRequirement};
 use weir_session::login::{
     BACKEND_CAPABILITIES, BackendLogin, BackendStep, Channel, ClientLogin, Credential, Greeted, LoginStep,
     LoginUser, PasswordResult, Plugin, Refusal,
@@ -30,7 +32,7 @@ const OFFERED: Capabilities =
     BACKEND_CAPABILITIES.union(Capabilities::SSL).union(Capabilities::CONNECT_WITH_DB);
 
 fn user(stored: StoredPassword) -> LoginUser {
-    LoginUser { stored: Arc::new(stored), additional: None, requires_tls: false, known: None, rsa_key: None }
+    LoginUser { terms: LoginTerms::with_password(stored), known: None, rsa_key: None }
 }
 
 fn clear(password: &[u8]) -> LoginUser {
@@ -77,6 +79,10 @@ impl Client {
         response.write(&mut payload);
         let sequence = self.login.next_sequence();
         self.packet(sequence, &payload)
+    }
+
+    fn sends(&mut self, payload: &[u8]) -> LoginStep {
+        self.packet(self.login.next_sequence(), payload)
     }
 
     fn payload(&self) -> &[u8] {
@@ -305,7 +311,8 @@ fn an_additional_password_logs_in_and_servers_are_shown_the_first() {
         let additional = Some(Arc::new(StoredPassword::ClearText(b"old"[..].into())));
         for (password, is_right) in [(&b"secret"[..], true), (b"old", true), (b"older", false), (b"", false)]
         {
-            let user = LoginUser { additional: additional.clone(), ..clear(b"secret") };
+            let mut user = clear(b"secret");
+            user.terms.additional.clone_from(&additional);
             let name = if plugin == Plugin::Native { MYSQL_NATIVE_PASSWORD } else { CACHING_SHA2_PASSWORD };
             let proof = if password.is_empty() { Vec::new() } else { proof(password, name) };
             let step = Client::new(user, plugin).responds(b"app", name, &proof);
@@ -315,8 +322,46 @@ fn an_additional_password_logs_in_and_servers_are_shown_the_first() {
 }
 
 #[test]
+fn an_account_that_needs_a_certificate_or_an_unknown_plugin_is_not_let_in() {
+    let sent = proof(b"secret", MYSQL_NATIVE_PASSWORD);
+    let mut with_certificate = clear(b"secret");
+    with_certificate.terms.tls = TlsRequirement::Certificate;
+    let cases = [
+        (with_certificate, Refusal::CertificateRequired),
+        (user(StoredPassword::Unknown), Refusal::AuthenticationUnknown),
+    ];
+    for (user, expected) in cases {
+        let mut client = Client { channel: Channel::Tls, ..Client::new(user, Plugin::Native) };
+        let mut step = client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent);
+        if matches!(step, LoginStep::Wait) {
+            step = client.sends(&proof(b"secret", CACHING_SHA2_PASSWORD));
+        }
+        assert!(
+            matches!(&step, LoginStep::Refused(error, _, reason)
+            if error.code == error::ACCESS_DENIED.code && *reason == expected),
+            "{step:?}"
+        );
+    }
+}
+
+#[test]
+fn a_public_key_of_ed25519_is_checked_against_the_password_itself_and_then_from_a_cache() {
+    let stored = StoredPassword::Ed25519(PublicKey::of(b"secret").expect("a key"));
+    let mut client =
+        Client { channel: Channel::Tls, ..Client::new(user(stored.clone()), Plugin::CachingSha2) };
+    let step = client.responds(b"app", CACHING_SHA2_PASSWORD, &proof(b"secret", CACHING_SHA2_PASSWORD));
+    assert!(matches!(step, LoginStep::Wait), "{step:?}");
+    assert!(is_verified(&client.sends(b"secret\0"), b"secret"));
+    let known = Some(Credential::clear_text(b"secret"));
+    let mut client = Client::new(LoginUser { known, ..user(stored) }, Plugin::CachingSha2);
+    let step = client.responds(b"app", CACHING_SHA2_PASSWORD, &proof(b"secret", CACHING_SHA2_PASSWORD));
+    assert!(is_verified(&step, b"secret"), "{step:?}");
+}
+
+#[test]
 fn a_user_who_needs_tls_gets_nowhere_without() {
-    let user = LoginUser { requires_tls: true, ..clear(b"secret") };
+    let mut user = clear(b"secret");
+    user.terms.tls = TlsRequirement::Tls;
     let sent = proof(b"secret", MYSQL_NATIVE_PASSWORD);
     let mut client = Client::new(user.clone(), Plugin::Native);
     assert_eq!(code(&client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent)), Some(error::ACCESS_DENIED.code));

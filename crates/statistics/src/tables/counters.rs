@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use weir_proxy::snapshot::{Account, Users};
+use weir_proxy::snapshot::Users;
 use weir_proxy::stats::{CommandRow, WorkerReport};
 
 use super::{Rows, integer, text};
@@ -68,13 +68,17 @@ pub(super) fn query_rules(workers: &[WorkerReport]) -> Rows {
 
 /// `stats_mysql_users`: by name, each with its clients of now.
 pub(super) fn users(users: &Users) -> Rows {
-    let mut accounts: Vec<&Account> = users.values().map(|account| &**account).collect();
-    accounts.sort_unstable_by(|one, other| one.user.username.cmp(&other.user.username));
-    let row = |account: &Account| {
-        let clients = account.clients.load(Ordering::Relaxed);
-        vec![text(&account.user.username), integer(clients), integer(account.user.max_connections)]
+    // The accounts of a user at different hosts are one user's.
+    let mut sums: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for account in users.iter() {
+        let (clients, clients_max) = sums.entry(&account.user.username).or_default();
+        *clients += account.clients.load(Ordering::Relaxed);
+        *clients_max = account.clients_max().max(*clients_max);
+    }
+    let row = |(username, (clients, clients_max)): (&str, (u32, u32))| {
+        vec![text(username), integer(clients), integer(clients_max)]
     };
-    accounts.into_iter().map(row).collect()
+    sums.into_iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Fills the tables of `stats` and `monitor`, and the observed `runtime_mysql_servers`: rows of now, with columns in
 //! the order of their declaration (`weir_store::tables`).
 
+mod accounts;
 mod counters;
 mod digests;
 mod errors;
@@ -94,6 +95,7 @@ fn few_rows(table: &str, statistics: &Statistics) -> Option<Rows> {
         }
         // Weir forgets no client for its errors.
         "stats_mysql_client_host_cache" => Vec::new(),
+        "stats_weir_accounts" => accounts::accounts(&collector.users()),
         "stats_weir_addresses" => servers::addresses(&statistics.state.addresses()),
         "stats_weir_reads" => reads::reads(&collector.report(ReportPart::Servers)),
         "stats_weir_coverage" => reads::coverage(&collector.report(ReportPart::Servers)),

@@ -68,6 +68,20 @@ pub(super) const TABLES: &[Declared] = &[
         ],
     ),
     table(
+        "stats_weir_accounts",
+        &[
+            ("username", NAME),
+            ("host", NAME),
+            ("hostgroup", NUMBER),
+            ("password", NAME),
+            ("use_ssl", NUMBER),
+            ("clients", NUMBER),
+            ("clients_max", NUMBER),
+            ("is_known", NUMBER),
+            ("obstacle", NAME),
+        ],
+    ),
+    table(
         "stats_weir_coverage",
         &[
             ("hostname", NAME),

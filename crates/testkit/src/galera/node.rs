@@ -21,6 +21,8 @@ use crate::run_dir::ServerUser;
 
 /// The longest a statement of ours may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+/// InnoDB goes through its log first: on a machine that is busy with a load that takes a while.
+const RECOVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest a clean shutdown may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a starting node is asked for its state.
@@ -289,7 +291,7 @@ impl Node {
         let mut command = self.server_command(cnf);
         command.arg("--wsrep-recover").arg(format!("--log-error={}", log.display()));
         let _ = fs::remove_file(&log);
-        run_checked(&format!("mariadbd --wsrep-recover of {}", self.name()), &mut command, QUERY_TIMEOUT)?;
+        run_checked(&format!("mariadbd --wsrep-recover of {}", self.name()), &mut command, RECOVER_TIMEOUT)?;
         let text = fs::read(&log).map_err(TestkitError::io(format!("read {}", log.display())))?;
         let text = String::from_utf8_lossy(&text);
         let position = text.lines().rev().find_map(|line| line.split_once("Recovered position:"));

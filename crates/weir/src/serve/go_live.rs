@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_admin::AdminSockets;
 use weir_config::{Config, InForce};
@@ -22,6 +22,7 @@ use super::takeover::TakeoverState;
 use super::{ConfigSender, Event, ServeError, Server, admin_setup, log_listeners, orders_to};
 use crate::addresses::Names;
 use crate::control::Control;
+use crate::followed_servers::followed_servers;
 use crate::logs;
 use crate::notify;
 use crate::pid_file::PidFile;
@@ -30,6 +31,11 @@ use crate::server_tls::towards_proxy;
 use crate::startup::Origin;
 use weir_scheduler::Scheduler;
 use weir_web::{Web, WebSource};
+
+/// How long clients are kept waiting for the accounts of the servers at the start.
+const ACCOUNTS_WAIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether there are servers to ask.
+const ACCOUNTS_PAUSE: Duration = Duration::from_millis(50);
 
 /// A Weir that takes clients.
 pub(super) struct Started {
@@ -50,6 +56,8 @@ pub(super) fn start(
     events: &Sender<Event>,
 ) -> Result<Started, ServeError> {
     let BoundSockets { mut service, mut admin, web } = sockets;
+    let mut prepared = prepared;
+    wait_for_accounts(&mut prepared, &service);
     let pid_file = let_clients_in(&prepared, pending, &mut service, &mut admin, origin)?;
     let publisher = service.publisher();
     let in_force = InForce::new(&prepared.config);
@@ -81,6 +89,7 @@ pub(super) fn start(
         in_force,
         snapshots: prepared.snapshots,
         roles: prepared.roles,
+        accounts: prepared.accounts,
         names: prepared.names,
         published: Arc::default(),
         log: prepared.log,
@@ -101,6 +110,36 @@ pub(super) fn start(
         program,
     };
     Ok(Started { server, service, log_writer })
+}
+
+/// Waits for the accounts of the servers, where they are followed: who comes before they are known is refused. After
+/// [`ACCOUNTS_WAIT`] they may be.
+fn wait_for_accounts(prepared: &mut Prepared, service: &Service) {
+    let Prepared { config, snapshots, roles, accounts, .. } = prepared;
+    if !config.weir_hostgroups.iter().any(|row| row.follow_accounts) {
+        return;
+    }
+    let until = Instant::now() + ACCOUNTS_WAIT;
+    let is_known = loop {
+        let latest = roles.latest();
+        let servers = followed_servers(config, &latest, &snapshots.reach(), &snapshots.registry);
+        if let Err(error) = accounts.follow(servers) {
+            tracing::error!(%error, "the accounts of the servers are not followed: no thread for it");
+            break false;
+        }
+        accounts.wait(ACCOUNTS_PAUSE);
+        snapshots.followed = accounts.latest();
+        if snapshots.followed.values().all(|known| known.list.is_some()) {
+            break true;
+        }
+        if Instant::now() >= until {
+            break false;
+        }
+    };
+    service.publisher().publish(&snapshots.build(config, &roles.latest()));
+    if !is_known {
+        tracing::warn!("clients are let in before the accounts of the servers are known");
+    }
 }
 
 /// Opens the data port. Behind that the start has succeeded: what is new is saved, and other Weirs are told.

@@ -3,6 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
+use weir_accounts::AccountWatch;
 use weir_admin::Settings;
 use weir_config::Config;
 use weir_monitor::{LatestRoles, Monitor, ServerAddresses};
@@ -36,6 +37,8 @@ pub(super) struct Prepared {
     pub unfinished: UnfinishedSwitchovers,
     pub epochs: EpochFile,
     pub roles: LatestRoles,
+    /// It follows nobody yet.
+    pub accounts: AccountWatch,
     pub names: Names,
     /// It looks at the servers already.
     pub monitor: Monitor,
@@ -74,10 +77,24 @@ impl Prepared {
         let monitor =
             Monitor::start(&config, inherited.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
+        let of_accounts = events.clone();
+        let accounts = AccountWatch::new(move || drop(of_accounts.send(Event::Accounts)));
         let pending = Pending { unsaved, unopened_log };
         let unfinished = UnfinishedSwitchovers::default();
-        let prepared =
-            Self { config, store, tls, snapshots, log, drained, unfinished, epochs, roles, names, monitor };
+        let prepared = Self {
+            config,
+            store,
+            tls,
+            snapshots,
+            log,
+            drained,
+            unfinished,
+            epochs,
+            roles,
+            accounts,
+            names,
+            monitor,
+        };
         Ok((prepared, pending))
     }
 }

@@ -1,0 +1,45 @@
+//! Chooses the servers that are asked for their accounts.
+
+use std::collections::BTreeMap;
+
+use weir_accounts::FollowedHostgroup;
+use weir_client::Options;
+use weir_config::{Config, MysqlServer};
+use weir_monitor::Reach;
+use weir_topology::{Endpoint, Place, Role, Roles, ServerRegistry, Status};
+
+/// For each hostgroup whose accounts are followed the servers that take its work now, with the monitor's account: their
+/// data is that of the cluster. Of a cluster these are its writers.
+pub(crate) fn followed_servers(
+    config: &Config,
+    roles: &Roles,
+    reach: &Reach,
+    registry: &ServerRegistry,
+) -> BTreeMap<u32, FollowedHostgroup> {
+    let followed = config.weir_hostgroups.iter().filter(|row| row.follow_accounts);
+    let hostgroup = |id: u32| {
+        let works = |place: &&Place| {
+            place.hostgroup == id && place.status == Status::Online && place.role != Role::Offline
+        };
+        let servers = roles.places.iter().filter(works).map(|place| options(config, &place.endpoint, reach));
+        let cluster = config.clusters().find(|cluster| cluster.writer_hostgroup == id);
+        let is_concerned = |row: &&MysqlServer| {
+            row.hostgroup_id == id
+                || cluster
+                    .as_ref()
+                    .is_some_and(|cluster| cluster.hostgroups().any(|of| of == row.hostgroup_id))
+        };
+        let concerned =
+            config.servers.iter().filter(is_concerned).map(|row| registry.server(&row.endpoint()));
+        FollowedHostgroup { servers: servers.collect(), concerned: concerned.collect() }
+    };
+    followed.map(|row| (row.hostgroup_id, hostgroup(row.hostgroup_id))).collect()
+}
+
+fn options(config: &Config, server: &Endpoint, reach: &Reach) -> Options {
+    let variables = &config.variables;
+    let password = variables.monitor_password.expose();
+    Options::new(&server.host, server.port, &variables.monitor_username, password)
+        .at(reach.addresses.get(server).cloned().unwrap_or_default())
+        .tls(reach.tls.get(server).cloned())
+}
