@@ -49,7 +49,7 @@ fn reasons(env: &Env) -> CaseResult {
         (login("app", SESAME), 1045, "wrong password"),
         (login("app", ""), 1045, "no password was given"),
         (login("gone", SESAME), 1045, "the user is not active"),
-        (login("sealed", SESAME), 1045, "the user may log in over TLS only (use_ssl)"),
+        (login("sealed", SESAME), 1045, "the user may log in over TLS only (use_ssl, REQUIRE SSL)"),
         (login("full", SESAME), 1226, "max_connections of the user is reached"),
         (Login::new(Account::APP).schema("no_such_schema"), 1049, "a server refuses it"),
     ];
