@@ -150,7 +150,7 @@ fn run(command: Command, output: &Path) -> CaseResult {
 }
 
 /// Runs a program to its end, with what it prints in a file.
-fn run_with(mut command: Command, input: Stdio, output: &Path) -> CaseResult {
+pub(crate) fn run_with(mut command: Command, input: Stdio, output: &Path) -> CaseResult {
     let file = fs::File::create(output)?;
     let mut child = command.stdin(input).stdout(file.try_clone()?).stderr(file).spawn()?;
     let deadline = Instant::now() + TIMEOUT;
@@ -172,6 +172,6 @@ fn end_of_log(weir: &Weir) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-fn drivers_dir() -> PathBuf {
+pub(crate) fn drivers_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("drivers")
 }

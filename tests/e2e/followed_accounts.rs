@@ -1,5 +1,7 @@
 //! Accounts that only the servers have log in at Weir, as they would at the servers.
 
+mod drivers;
+
 use std::error::Error;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -21,6 +23,12 @@ pub(crate) fn trials() -> Vec<Case> {
             same_answers(env, Family::Mariadb)
         }),
         Case::serial("followed_accounts::logins_end_as_at_a_mysql", |env| same_answers(env, Family::Mysql)),
+        Case::serial("followed_accounts::drivers_log_in_as_at_a_mariadb", |env| {
+            drivers::same_answers(env, Family::Mariadb)
+        }),
+        Case::serial("followed_accounts::drivers_log_in_as_at_a_mysql", |env| {
+            drivers::same_answers(env, Family::Mysql)
+        }),
         Case::serial("followed_accounts::changes_are_in_force_within_5_s_on_mariadb", |env| {
             changes(env, Family::Mariadb)
         }),

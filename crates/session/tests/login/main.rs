@@ -358,6 +358,22 @@ fn a_public_key_of_ed25519_is_checked_against_the_password_itself_and_then_from_
     assert!(is_verified(&step, b"secret"), "{step:?}");
 }
 
+/// libmysqlclient sends a NUL, and reads nothing but OK or an error after it.
+#[test]
+fn no_password_of_caching_sha2_is_a_nul_and_is_answered_at_once() {
+    for (password, is_in) in [(&b"secret"[..], false), (b"", true)] {
+        for stored in [StoredPassword::ClearText(password.into()), salted(b"secret")] {
+            let is_in = is_in && matches!(stored, StoredPassword::ClearText(_));
+            let mut client =
+                Client { channel: Channel::Tls, ..Client::new(user(stored), Plugin::CachingSha2) };
+            let step = client.responds(b"app", CACHING_SHA2_PASSWORD, b"\0");
+            assert_eq!(is_verified(&step, b""), is_in, "{step:?}");
+            assert_eq!(code(&step), (!is_in).then_some(error::ACCESS_DENIED.code));
+            assert!(client.got.is_empty(), "nothing is asked");
+        }
+    }
+}
+
 #[test]
 fn a_user_who_needs_tls_gets_nowhere_without() {
     let mut user = clear(b"secret");
