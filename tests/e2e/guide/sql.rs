@@ -28,6 +28,7 @@ enum Place {
 /// the reason.
 const BLOCKS: &[(&str, &str, Place)] = &[
     ("start.md", "-- Weir's monitor.", Place::Server),
+    ("accounts.md", "GRANT SELECT ON mysql.global_priv", Place::Server),
     ("several-weirs.md", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*", Place::Server),
     ("eviction.md", "CREATE USER weir_assist", Place::Server),
     ("commit-outcome.md", "CREATE DATABASE IF NOT EXISTS weir;", Place::Server),
@@ -40,6 +41,7 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("scheduler.md", "INSERT INTO scheduler", Place::Admin),
     ("consistency.md", "SELECT * FROM stats_weir_reads", Place::Admin),
     ("gtids.md", "SELECT * FROM stats_mysql_gtid_executed", Place::Admin),
+    ("accounts.md", "SELECT * FROM stats_weir_accounts", Place::Admin),
     // The last one: afterwards the admin port has other accounts.
     ("proxies.md", "SET admin-admin_credentials", Place::Admin),
 ];
