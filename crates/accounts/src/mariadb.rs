@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 use weir_protocol::auth::StoredPassword;
-use weir_session::accounts::{AccountState, HostPattern, LoginTerms, ServerAccount, TlsRequirement};
+use weir_session::accounts::{AccountState, HostPattern, LoginTerms, Rules, ServerAccount, TlsRequirement};
 
-use crate::stored_form::{is_too_old, stored_password};
+use crate::stored_form::{is_too_old, required, stored_password};
 
 /// One row each; the fingerprint covers the same columns.
 pub(crate) const ROWS: &str = "SELECT Host, User, Priv FROM mysql.global_priv";
@@ -29,6 +29,9 @@ struct Priv {
     account_locked: bool,
     /// 0 none, 1 any, 2 X509, 3 specified.
     ssl_type: i64,
+    ssl_cipher: String,
+    x509_subject: String,
+    x509_issuer: String,
     max_user_connections: i64,
     is_role: bool,
 }
@@ -56,7 +59,8 @@ pub(crate) fn account(
     }
     let stored = if is_unreadable { StoredPassword::Unknown } else { row.stored() };
     let lifetime = row.password_lifetime.filter(|days| *days >= 0).unwrap_or(default_lifetime_days);
-    let is_expired = row.password_last_changed.is_some_and(|at| at == 0 || is_too_old(at, lifetime, now));
+    let is_expired = row.password_last_changed == Some(0)
+        || is_too_old(row.password_last_changed.unwrap_or(0), lifetime, now);
     let mut terms = LoginTerms::with_password(stored);
     terms.state = match (row.account_locked, is_expired) {
         (true, _) => AccountState::Locked,
@@ -66,10 +70,12 @@ pub(crate) fn account(
     terms.tls = match row.ssl_type {
         0 => TlsRequirement::None,
         1 => TlsRequirement::Tls,
-        _ => TlsRequirement::Certificate,
+        _ => required(&row.ssl_cipher, &row.x509_subject, &row.x509_issuer),
     };
-    terms.clients_max = u32::try_from(row.max_user_connections).ok().filter(|max| *max > 0);
-    Some(ServerAccount { user: user.into(), host: HostPattern::parse(host), terms })
+    // Less than none: nobody may log in.
+    terms.clients_max = (row.max_user_connections != 0)
+        .then(|| u32::try_from(row.max_user_connections.max(0)).unwrap_or(u32::MAX));
+    Some(ServerAccount { user: user.into(), host: HostPattern::parse(host, Rules::Mariadb), terms })
 }
 
 impl Priv {
@@ -89,7 +95,10 @@ impl Priv {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
+    use weir_session::accounts::CertificateNames;
 
     use super::*;
 
@@ -119,10 +128,14 @@ mod tests {
         assert_eq!(with(r#","password_last_changed":0"#).state, AccountState::Expired);
         assert_eq!(with(r#","account_locked":true,"password_last_changed":0"#).state, AccountState::Locked);
         assert_eq!(with(r#","ssl_type":1"#).tls, TlsRequirement::Tls);
-        assert_eq!(with(r#","ssl_type":2"#).tls, TlsRequirement::Certificate);
-        assert_eq!(with(r#","ssl_type":3,"x509_subject":"CN=app""#).tls, TlsRequirement::Certificate);
+        assert_eq!(with(r#","ssl_type":2"#).tls, TlsRequirement::Certificate(Arc::default()));
+        let names = CertificateNames { subject: Some("/CN=app".into()), issuer: Some("/CN=ca".into()) };
+        let specified = with(r#","ssl_type":3,"x509_subject":"/CN=app","x509_issuer":"/CN=ca""#);
+        assert_eq!(specified.tls, TlsRequirement::Certificate(Arc::new(names)));
+        assert_eq!(with(r#","ssl_type":3,"ssl_cipher":"A""#).tls, TlsRequirement::Cipher);
         assert_eq!(with(r#","max_user_connections":7"#).clients_max, Some(7));
         assert_eq!(with(r#","max_user_connections":0"#).clients_max, None);
+        assert_eq!(with(r#","max_user_connections":-1"#).clients_max, Some(0));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::{mariadb, mysql};
 
 /// More accounts are not followed.
 const ACCOUNTS_MAX: usize = 500_000;
+/// The server's own might keep one state of the tables in sight for ever, cut results, or fill names up with spaces.
+const OWN_SETTINGS: &str = "SET SESSION autocommit = 1, sql_select_limit = DEFAULT, sql_mode = ''";
 /// So often accounts are read that have not changed, in seconds: passwords grow old.
 const READ_AGAIN_S: i64 = 3600;
 
@@ -46,7 +48,8 @@ pub(crate) struct LastRead(Option<Fingerprint>);
 impl AccountReader {
     pub(crate) fn connect(options: &Options) -> Result<Self, ReadError> {
         let rows_max = ACCOUNTS_MAX + 1;
-        let connection = Connection::connect(&Options { rows_max, ..options.clone() })?;
+        let mut connection = Connection::connect(&Options { rows_max, ..options.clone() })?;
+        connection.query(OWN_SETTINGS)?;
         let is_mariadb = connection.server_version().contains("MariaDB");
         Ok(Self { connection, is_mariadb })
     }
@@ -62,8 +65,8 @@ impl AccountReader {
             return Err(ReadError::TooMany(fingerprint.count));
         }
         let lifetime = fingerprint.default_lifetime_days;
+        let rows = self.connection.query(if self.is_mariadb { mariadb::ROWS } else { mysql::ROWS })?;
         let list = if self.is_mariadb {
-            let rows = self.connection.query(mariadb::ROWS)?;
             let field = |row: usize, column: usize| rows.rows.get(row)?.get(column)?.as_deref();
             let account = |row| {
                 let text = field(row, 2).unwrap_or_default();
@@ -71,11 +74,11 @@ impl AccountReader {
             };
             AccountList::new((0..rows.rows.len()).filter_map(account))
         } else {
-            let rows = self.connection.query(mysql::ROWS)?;
             let account = |row| mysql::account(&rows, row, lifetime, now);
             AccountList::new((0..rows.rows.len()).filter_map(account))
         };
-        last.0 = Some(fingerprint);
+        // Else somebody has made or dropped one in between: they are read again.
+        last.0 = (rows.rows.len() == fingerprint.count).then_some(fingerprint);
         Ok(Some(list))
     }
 }

@@ -1,7 +1,10 @@
 //! Reads a stored password by the plugin of its account.
 
+use std::sync::Arc;
+
 use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_protocol::auth::{StoredPassword, ed25519, native};
+use weir_session::accounts::{CertificateNames, TlsRequirement};
 
 /// The password that an account's plugin and `authentication_string` stand for. Nothing stored means no password for a
 /// plugin that has passwords; what the plugin could not have stored fits no password.
@@ -14,8 +17,20 @@ pub(crate) fn stored_password(plugin: &str, text: &[u8]) -> StoredPassword {
     };
     match form {
         Some(form) => form,
-        None if text.is_empty() => StoredPassword::ClearText(Box::default()),
+        None if text.is_empty() && plugin != "ed25519" => StoredPassword::ClearText(Box::default()),
         None => StoredPassword::Unknown,
+    }
+}
+
+/// What an account with REQUIRE X509 or more wants of a client; empty texts want nothing.
+pub(crate) fn required(cipher: &str, subject: &str, issuer: &str) -> TlsRequirement {
+    let name = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Into::into);
+    match cipher {
+        "" => {
+            let names = CertificateNames { subject: name(subject), issuer: name(issuer) };
+            TlsRequirement::Certificate(Arc::new(names))
+        }
+        _ => TlsRequirement::Cipher,
     }
 }
 
@@ -42,6 +57,7 @@ mod tests {
             ("caching_sha2_password", "", "ClearText(..)"),
             ("ed25519", "ZIgUREUg5PVgQ6LskhXmO+eZLS0nC8be6HPjYWR4YJY", "Ed25519(..)"),
             ("ed25519", "invalid", "Unknown"),
+            ("ed25519", "", "Unknown"),
             ("unix_socket", "", "Unknown"),
             ("pam", "mariadb", "Unknown"),
         ];

@@ -1,6 +1,6 @@
 //! Keeps the accounts of each followed hostgroup up to date, on a thread of its own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use weir_client::Options;
 use weir_session::accounts::AccountList;
-use weir_topology::ServerShared;
+use weir_topology::{Endpoint, ServerShared};
 
 use crate::reader::{AccountReader, LastRead, ReadError};
 
@@ -21,8 +21,12 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_PER_ANSWER: u32 = 50;
 /// ... up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// The pause after a question that failed while nothing is known.
+/// The first pause after a question that failed while nothing is known; further ones are longer.
 const RETRY: Duration = Duration::from_millis(200);
+/// So many different troubles are told as they come...
+const TOLD_AT_ONCE: u32 = 5;
+/// ... and then one at a time.
+const TOLD_AGAIN: Duration = Duration::from_secs(10);
 /// How long a server may take to let the account in, and to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,9 +36,20 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct FollowedHostgroup {
     /// The servers to ask: the first that answers counts. While there is none, what is known stays.
     pub servers: Vec<Options>,
-    /// All servers that have these accounts: their connections are logged in anew when the accounts have been read that
-    /// may have changed.
+    /// All servers of the cluster. If none of them is the same as before, nothing is known any more.
+    pub members: BTreeSet<Endpoint>,
+    /// All servers that users of these accounts may be at: connections there are logged in anew when the accounts have been
+    /// read that may have changed.
     pub concerned: Vec<Arc<ServerShared>>,
+}
+
+impl PartialEq for FollowedHostgroup {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Arc<ServerShared>, &Arc<ServerShared>)| Arc::ptr_eq(one, other);
+        (&self.servers, &self.members) == (&other.servers, &other.members)
+            && self.concerned.len() == other.concerned.len()
+            && self.concerned.iter().zip(&other.concerned).all(same)
+    }
 }
 
 /// What is known of a hostgroup's accounts.
@@ -62,11 +77,15 @@ impl Renewals {
 /// Follows the accounts of hostgroups. Dropped, it ends its threads.
 pub struct AccountWatch {
     shared: Arc<Shared>,
-    followers: BTreeMap<u32, Sender<FollowedHostgroup>>,
+    /// The way to the thread of a hostgroup, and what it was sent last.
+    followers: BTreeMap<u32, (Sender<FollowedHostgroup>, FollowedHostgroup)>,
+    /// Threads that were started.
+    started: u64,
 }
 
 struct Shared {
-    known: Mutex<BTreeMap<u32, KnownAccounts>>,
+    /// With the number of the thread that may write there: another one may still be at its last question.
+    known: Mutex<BTreeMap<u32, (u64, KnownAccounts)>>,
     changed: Condvar,
     on_change: Box<dyn Fn() + Send + Sync>,
 }
@@ -76,7 +95,7 @@ impl AccountWatch {
     pub fn new(on_change: impl Fn() + Send + Sync + 'static) -> Self {
         let (known, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { known, changed, on_change: Box::new(on_change) });
-        Self { shared, followers: BTreeMap::new() }
+        Self { shared, followers: BTreeMap::new(), started: 0 }
     }
 
     /// Follows these hostgroups from now on, and no others.
@@ -88,32 +107,46 @@ impl AccountWatch {
         self.followers.retain(|hostgroup, _| ids.contains(hostgroup));
         self.shared.known().retain(|hostgroup, _| ids.contains(hostgroup));
         for (hostgroup, wanted) in wanted {
-            if let Some(follower) = self.followers.get(&hostgroup) {
-                // The thread ends with its sender only.
-                let _ = follower.send(wanted);
+            if let Some((follower, before)) = self.followers.get_mut(&hostgroup) {
+                if *before != wanted {
+                    before.clone_from(&wanted);
+                    // The thread ends with its sender only.
+                    let _ = follower.send(wanted);
+                }
                 continue;
             }
             let (sender, orders) = channel();
-            let shared = self.shared.clone();
-            self.shared.known().insert(hostgroup, KnownAccounts::default());
+            self.started += 1;
+            let (shared, number, first) = (self.shared.clone(), self.started, wanted.clone());
+            self.shared.known().insert(hostgroup, (number, KnownAccounts::default()));
             thread::Builder::new().name(format!("accounts {hostgroup}")).spawn(move || {
-                Follower { hostgroup, shared, wanted, asked: None, last: LastRead::default() }.run(&orders);
+                Follower {
+                    hostgroup,
+                    number,
+                    shared,
+                    wanted,
+                    asked: None,
+                    last: LastRead::default(),
+                    told_at: None,
+                    told: 0,
+                }
+                .run(&orders);
             })?;
-            self.followers.insert(hostgroup, sender);
+            self.followers.insert(hostgroup, (sender, first));
         }
         Ok(())
     }
 
     /// What is known, by hostgroup.
     pub fn latest(&self) -> BTreeMap<u32, KnownAccounts> {
-        self.shared.known().clone()
+        self.shared.known().iter().map(|(hostgroup, (_, known))| (*hostgroup, known.clone())).collect()
     }
 
     /// Waits until the accounts of all hostgroups are known, but not longer than `timeout`.
     pub fn wait(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         let mut known = self.shared.known();
-        while known.values().any(|known| known.list.is_none()) {
+        while known.values().any(|(_, known)| known.list.is_none()) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -131,32 +164,58 @@ impl fmt::Debug for AccountWatch {
 }
 
 impl Shared {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, KnownAccounts>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u32, (u64, KnownAccounts)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 struct Follower {
     hostgroup: u32,
+    /// Its own, among all threads of its watch.
+    number: u64,
     shared: Arc<Shared>,
     wanted: FollowedHostgroup,
     /// The server that is asked, as long as it is one of them.
     asked: Option<(Options, AccountReader)>,
     last: LastRead,
+    /// When a trouble was told last, and how many since the accounts were read last.
+    told_at: Option<Instant>,
+    told: u32,
 }
 
 impl Follower {
     fn run(mut self, orders: &Receiver<FollowedHostgroup>) {
+        let mut retry = RETRY;
         loop {
             let since = Instant::now();
             let is_known = self.look();
-            let pause = if is_known { INTERVAL.max(since.elapsed() * PAUSE_PER_ANSWER) } else { RETRY };
+            let pause = if is_known { INTERVAL.max(since.elapsed() * PAUSE_PER_ANSWER) } else { retry };
+            retry = (2 * retry).min(INTERVAL);
             match orders.recv_timeout(pause.min(PAUSE_MAX)) {
-                Ok(wanted) => self.wanted = orders.try_iter().last().unwrap_or(wanted),
+                Ok(wanted) => {
+                    retry = RETRY;
+                    self.take(orders.try_iter().last().unwrap_or(wanted));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Asks these servers from now on. Another cluster has other accounts.
+    fn take(&mut self, wanted: FollowedHostgroup) {
+        let is_another = self.wanted.members.is_disjoint(&wanted.members) && !self.wanted.members.is_empty();
+        self.wanted = wanted;
+        if !is_another {
+            return;
+        }
+        self.last = LastRead::default();
+        if let Some((number, entry)) = self.shared.known().get_mut(&self.hostgroup)
+            && *number == self.number
+        {
+            entry.list = None;
+        }
+        (self.shared.on_change)();
     }
 
     /// Asks once. Whether anything is known.
@@ -164,11 +223,15 @@ impl Follower {
         let renewals = Renewals::of(&self.wanted.concerned);
         let read = self.read();
         let mut known = self.shared.known();
-        // Nobody follows any more.
-        let Some(entry) = known.get_mut(&self.hostgroup) else { return true };
+        // Nobody follows any more, or another thread does.
+        let Some((_, entry)) = known.get_mut(&self.hostgroup).filter(|(number, _)| *number == self.number)
+        else {
+            return true;
+        };
         let hostgroup = self.hostgroup;
         let is_changed = match read {
             Ok(list) => {
+                self.told = 0;
                 if entry.trouble.take().is_some() {
                     info!(hostgroup, "the accounts of the servers are followed again");
                 }
@@ -181,10 +244,16 @@ impl Follower {
                 }
             }
             Err(trouble) => {
-                let is_new = entry.trouble.as_deref() != Some(trouble.as_str());
+                let is_first = entry.trouble.is_none();
+                let is_due = is_first
+                    || self.told < TOLD_AT_ONCE
+                    || self.told_at.is_none_or(|at| at.elapsed() > TOLD_AGAIN);
+                let is_new = is_due && entry.trouble.as_deref() != Some(trouble.as_str());
                 if is_new {
                     warn!(hostgroup, trouble, "the accounts of the servers can't be read");
                     entry.trouble = Some(trouble.into());
+                    self.told_at = Some(Instant::now());
+                    self.told += 1;
                 }
                 is_new
             }
@@ -243,8 +312,6 @@ fn trouble(options: &Options, error: &ReadError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_topology::Endpoint;
-
     use super::*;
 
     #[test]
@@ -269,7 +336,12 @@ mod tests {
         let servers = vec![Options::new("127.0.0.1", 1, "monitor", "")];
         let concerned = vec![Arc::new(ServerShared::new(Endpoint::new("127.0.0.1", 1)))];
         concerned[0].renew();
-        watch.follow([(7, FollowedHostgroup { servers, concerned: concerned.clone() })].into()).unwrap();
+        watch
+            .follow(
+                [(7, FollowedHostgroup { servers, concerned: concerned.clone(), members: BTreeSet::new() })]
+                    .into(),
+            )
+            .unwrap();
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         let trouble = watch.latest()[&7].trouble.clone().unwrap();
         assert!(trouble.starts_with("127.0.0.1:1 (as monitor): "), "{trouble}");

@@ -147,6 +147,7 @@ impl LoginExchange<'_> {
         let find = |user: &[u8]| {
             self.accounts.find(user).map(|account| LoginUser {
                 terms: LoginTerms::with_password(StoredPassword::clone(&account.password)),
+                certificate: None,
                 known: None,
                 rsa_key: None,
             })

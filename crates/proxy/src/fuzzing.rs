@@ -503,6 +503,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
         default_collation: "latin1_swedish_ci".into(),
         dialect: Default::default(),
         tls: true,
+        decoy: None,
         rsa_key: None,
     })
 }

@@ -14,6 +14,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256};
 use weir_config::MysqlVariables;
+use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_routing::{Consistency, ReplayMode, Rules};
 use weir_sql::Dialect;
@@ -42,6 +43,9 @@ pub struct Snapshot {
     pub dialect: Dialect,
     /// Whether clients may ask for TLS.
     pub tls: bool,
+    /// What somebody is checked against who is not there, so that nobody finds out who is: a password that nobody has. None:
+    /// there is nothing to find out, as known users are asked for no more than others.
+    pub decoy: Option<Arc<StoredPassword>>,
     /// With which clients may seal a password; made when some user's password needs it.
     pub rsa_key: Option<Arc<RsaKey>>,
 }

@@ -3,10 +3,12 @@
 //! A server chooses the account of a client by name and host: of all that match, the one with the most specific host
 //! counts, whatever its password is (MariaDB Knowledge Base, "CREATE USER", account names; MySQL manual, 8.2.6).
 
+mod certificate;
 mod host_pattern;
 mod list;
 
-pub use host_pattern::{ClientHost, HostPattern};
+pub use certificate::ClientCertificate;
+pub use host_pattern::{ClientHost, HostPattern, Rules};
 pub use list::{AccountList, Chosen};
 
 use std::sync::Arc;
@@ -53,15 +55,35 @@ impl LoginTerms {
 }
 
 /// How a client's connection has to be encrypted (REQUIRE).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TlsRequirement {
     /// Not at all.
     #[default]
     None,
     /// `REQUIRE SSL`, or `mysql_users.use_ssl`.
     Tls,
-    /// `REQUIRE X509`, or a subject, an issuer or a cipher: the client has to show a certificate, or to choose.
-    Certificate,
+    /// `REQUIRE X509`, or more: the client has to show a certificate.
+    Certificate(Arc<CertificateNames>),
+    /// `REQUIRE CIPHER`, which is not supported.
+    Cipher,
+}
+
+/// What a client's certificate has to say; nothing: any will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateNames {
+    /// `REQUIRE SUBJECT`
+    pub subject: Option<Box<str>>,
+    /// `REQUIRE ISSUER`
+    pub issuer: Option<Box<str>>,
+}
+
+impl CertificateNames {
+    /// Whether a certificate says it.
+    pub fn are_in(&self, certificate: &ClientCertificate) -> bool {
+        let is_like =
+            |wanted: &Option<Box<str>>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        is_like(&self.subject, &certificate.subject) && is_like(&self.issuer, &certificate.issuer)
+    }
 }
 
 /// Whether an account may be used.

@@ -23,15 +23,20 @@ pub(crate) fn followed_servers(
         };
         let servers = roles.places.iter().filter(works).map(|place| options(config, &place.endpoint, reach));
         let cluster = config.clusters().find(|cluster| cluster.writer_hostgroup == id);
-        let is_concerned = |row: &&MysqlServer| {
+        let is_member = |row: &&MysqlServer| {
             row.hostgroup_id == id
                 || cluster
                     .as_ref()
                     .is_some_and(|cluster| cluster.hostgroups().any(|of| of == row.hostgroup_id))
         };
-        let concerned =
-            config.servers.iter().filter(is_concerned).map(|row| registry.server(&row.endpoint()));
-        FollowedHostgroup { servers: servers.collect(), concerned: concerned.collect() }
+        let members = config.servers.iter().filter(is_member).map(MysqlServer::endpoint);
+        // Rules may send its users anywhere.
+        let concerned = config.servers.iter().map(|row| registry.server(&row.endpoint()));
+        FollowedHostgroup {
+            servers: servers.collect(),
+            members: members.collect(),
+            concerned: concerned.collect(),
+        }
     };
     followed.map(|row| (row.hostgroup_id, hostgroup(row.hostgroup_id))).collect()
 }

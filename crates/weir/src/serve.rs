@@ -125,6 +125,7 @@ enum Event {
 /// Prepared::new           the configuration, and all that is made of it; the monitor looks at the servers
 /// Inheritance::follow     a predecessor's writers are known, and its sockets are here
 /// BoundSockets::open      every socket listens: the admin port, HTTP, then the data port; nobody is served
+/// wait_for_accounts       it is known who may log in, where that is up to the servers
 /// Inheritance::take_over  nothing can fail any more: the predecessor lets go
 /// go_live::start          clients are let in at the data port; what is new is saved, other Weirs are told; the rest follows
 /// Server::run             events, one after the other
@@ -140,6 +141,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     drop(source);
     inherited.follow(&prepared.monitor, &prepared.roles, &inbox)?;
     let sockets = BoundSockets::open(&mut prepared, &mut inherited)?;
+    go_live::wait_for_accounts(&mut prepared, &sockets.service);
     let control = inherited.take_over()?;
     let Started { server, service, log_writer } =
         go_live::start(prepared, pending, sockets, control, origin, program, &events)?;
@@ -303,22 +305,22 @@ impl Server {
     fn publish(&mut self) {
         let before = std::mem::replace(&mut self.published, self.roles.latest());
         self.take_name();
-        self.follow_accounts();
+        self.snapshots.followed = self.accounts.latest();
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
+        self.follow_accounts();
         self.epochs.note(&self.published);
         self.note_silent();
         self.operations.follow_epochs(&before, &self.published);
     }
 
-    /// Has the accounts followed of the servers that work now, and takes what is known.
+    /// Has the accounts followed of the servers that work now.
     fn follow_accounts(&mut self) {
         let (reach, registry) = (self.snapshots.reach(), &self.snapshots.registry);
         let servers = followed_servers(&self.config, &self.published, &reach, registry);
         if let Err(error) = self.accounts.follow(servers) {
             tracing::error!(%error, "the accounts of the servers are not followed: no thread for it");
         }
-        self.snapshots.followed = self.accounts.latest();
     }
 
     /// Goes by the name that the monitor has taken, also at the next start.

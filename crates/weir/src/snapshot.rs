@@ -1,7 +1,7 @@
 //! Builds what the workers go by from configuration and roles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use weir_accounts::KnownAccounts;
@@ -10,6 +10,8 @@ use weir_config::{
 };
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
+use weir_protocol::auth::StoredPassword;
+use weir_protocol::auth::crypt::{SALT_LEN, Sha2Crypt};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_proxy::snapshot::{
     Care, Health, History, Holding, Hostgroup, Member, Server, Snapshot, StrictRead, Throttle,
@@ -24,6 +26,15 @@ use crate::user_directory::UserDirectory;
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
 /// clients of the days when versions began with 5.
 const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
+
+/// A hash of caching_sha2_password that nobody knows the password of.
+static DECOY: LazyLock<Arc<StoredPassword>> = LazyLock::new(|| {
+    let (mut password, mut salt) = ([0; 32], [0; SALT_LEN]);
+    // Without randomness from the system it is a password that somebody may guess, and still nobody's.
+    let _ = (getrandom::fill(&mut password), getrandom::fill(&mut salt));
+    let hashed = Sha2Crypt::of(&password, salt.map(|byte| byte | 1), 5);
+    Arc::new(hashed.map_or(StoredPassword::Unknown, StoredPassword::Sha2))
+});
 
 /// Makes snapshots; keeps what outlives a single one.
 #[derive(Debug)]
@@ -146,6 +157,8 @@ impl Snapshots {
             },
             server_version,
             tls: config.variables.have_ssl,
+            // MariaDB's accounts are asked for a scramble alone, as whoever is not there is.
+            decoy: (!is_mariadb && !self.followed.is_empty()).then(|| DECOY.clone()),
             rsa_key: self.rsa_key.clone(),
         })
     }

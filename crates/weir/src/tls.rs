@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use weir_config::{Config, private_file};
 
 /// Why there is no certificate to read.
@@ -26,6 +27,10 @@ pub(crate) enum TlsError {
     Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
     #[error("certificate {cert} and key {key} can't be used: {error}")]
     Unusable { cert: PathBuf, key: PathBuf, error: rustls::Error },
+    #[error("{path} has no certificate of an authority")]
+    NoAuthority { path: PathBuf },
+    #[error("the authorities in {path} can't be used: {error}")]
+    Authorities { path: PathBuf, error: VerifierBuilderError },
     #[error("can't make a key for session tickets: {0}")]
     Tickets(rustls::Error),
     #[error("a self-signed certificate can't be made: {0}")]
@@ -48,7 +53,11 @@ impl Tls {
         let builder = ServerConfig::builder();
         let key = certified_key(config, builder.crypto_provider())?;
         let current = Arc::new(Current(RwLock::new(Arc::new(key))));
-        let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
+        let verifier = match &config.variables.tls_client_ca_file {
+            Some(path) => client_verifier(path, builder.crypto_provider())?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let mut server = builder.with_client_cert_verifier(verifier).with_cert_resolver(current.clone());
         // A client that comes back is known by its ticket: nothing is kept for it here, and all workers know it.
         server.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Tickets)?;
         Ok(Some(Self { config: Arc::new(server), current }))
@@ -80,6 +89,25 @@ impl ResolvesServerCert for Current {
     fn resolve(&self, _client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
+}
+
+/// Whoever shows a certificate has one that these authorities have signed.
+fn client_verifier(
+    path: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let pem = |error| TlsError::Pem { path: path.to_path_buf(), error };
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+        .map_err(pem)?;
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err(TlsError::NoAuthority { path: path.to_path_buf() });
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let built = verifier.allow_unauthenticated().build();
+    built.map_err(|error| TlsError::Authorities { path: path.to_path_buf(), error })
 }
 
 fn certified_key(config: &Config, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {

@@ -8,7 +8,7 @@ use weir_accounts::KnownAccounts;
 use weir_config::{MysqlUser, Password, Secret};
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{Account, FollowedAccounts, Users};
-use weir_session::accounts::{AccountList, LoginTerms, ServerAccount, TlsRequirement};
+use weir_session::accounts::{AccountList, HostPattern, LoginTerms, ServerAccount, TlsRequirement};
 
 /// The users as the workers know them, and what they were made of.
 #[derive(Debug, Default)]
@@ -37,6 +37,7 @@ impl UserDirectory {
         } else {
             (configured(rows, &self.users.configured), inactive(rows))
         };
+        let is_listed = |hostgroup: &u32| known.get(hostgroup).is_some_and(|known| known.list.is_some());
         let lists = known.iter().filter_map(|(hostgroup, known)| Some((*hostgroup, known.list.clone()?)));
         let followed = lists.map(|(hostgroup, list)| {
             let before = self.followed.get(&hostgroup);
@@ -48,7 +49,8 @@ impl UserDirectory {
         });
         self.followed = followed.collect();
         self.rows = rows.clone();
-        let followed = self.followed.values().map(|(_, accounts)| accounts.clone()).collect();
+        let of = |hostgroup| self.followed.get(hostgroup).map(|(_, accounts)| accounts.clone());
+        let followed = known.keys().map(|hostgroup| of(hostgroup).filter(|_| is_listed(hostgroup))).collect();
         self.users = Arc::new(Users { configured, inactive, followed, unknown });
         self.users.clone()
     }
@@ -110,19 +112,18 @@ fn configured_account(user: &Arc<MysqlUser>) -> Account {
 
 /// The accounts of a hostgroup's servers; those that were there before are the same, under their terms of now.
 fn followed(hostgroup: u32, list: &AccountList, before: Option<&FollowedAccounts>) -> FollowedAccounts {
-    let mut by_name: HashMap<Vec<u8>, Vec<Arc<Account>>> = HashMap::new();
+    let mut by_name: HashMap<Vec<u8>, Vec<(HostPattern, Arc<Account>)>> = HashMap::new();
     for account in list.iter() {
         let known = before.and_then(|before| before.by_name.get(&*account.user));
-        let same =
-            known.and_then(|known| known.iter().find(|known| known.host.as_ref() == Some(&account.host)));
-        let account = match same {
-            Some(same) => {
+        let same = known.and_then(|known| known.iter().find(|(host, _)| *host == account.host));
+        let (host, account) = match same {
+            Some((host, same)) => {
                 same.renew(&account.terms);
-                same.clone()
+                (host.clone(), same.clone())
             }
-            None => Arc::new(followed_account(hostgroup, account)),
+            None => (account.host.clone(), Arc::new(followed_account(hostgroup, account))),
         };
-        by_name.entry(account.user.username.as_bytes().to_vec()).or_default().push(account);
+        by_name.entry(account.user.username.as_bytes().to_vec()).or_default().push((host, account));
     }
     FollowedAccounts { by_name }
 }

@@ -1,14 +1,15 @@
 //! Declares `[mysql_variables]`: ProxySQL's `mysql-` variables that Weir has built, and Weir's own.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weir_routing::HintOrder;
 
 use crate::field::fields::Fields;
 use crate::field::kind::{
-    BOOLEAN, By, Hidden, Nested, Numbered, OneValue, Only, Text, count_of, integer, millis, seconds,
-    variables, word,
+    BOOLEAN, By, Hidden, Nested, Numbered, OneValue, Only, PathName, Text, count_of, integer, millis,
+    seconds, variables, word,
 };
 use crate::model::hostgroups::{THROTTLE_MAX, init_connect};
 use crate::model::listeners;
@@ -65,6 +66,9 @@ pub struct MysqlVariables of MYSQL {
     ]);
     /// Whether clients may use TLS.
     have_ssl: bool = true, BOOLEAN, RESTART;
+    /// Weir's own: PEM file of the authorities that sign [clients' certificates](tls.md#certificates-of-clients). With it
+    /// clients are asked for one, and may show none; which accounts need one, the accounts say.
+    tls_client_ca_file: Option<PathBuf> = None, PathName, LOCAL_AND_RESTART;
     /// `tls_cert_file` and `tls_key_file`.
     tls_files: Option<TlsFiles> = None, Nested;
     /// Weir's own: the kernel interface for network I/O. `auto` uses io_uring where the kernel and the container run-time

@@ -1,13 +1,15 @@
 //! Logs clients in.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_config::{AuthPlugin, MysqlVariables};
+use weir_protocol::auth::StoredPassword;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::ErrPacket;
-use weir_session::accounts::AccountState;
-use weir_session::login::{LoginStep, Plugin, Refusal, Verified};
+use weir_session::accounts::{AccountState, ClientCertificate, LoginTerms};
+use weir_session::login::{LoginStep, LoginUser, Plugin, Refusal, Verified};
 use weir_session::state::State;
 
 use crate::context::counting::USER_LIMIT_REACHED;
@@ -47,10 +49,16 @@ impl Work<'_> {
         let channel = session.channel();
         let Phase::Login(login) = &mut session.phase else { return false };
         let snapshot = &self.ctx.snapshot;
-        let host = session.client.peer.host();
-        let find = |name: &[u8]| {
-            let account = snapshot.users.find(name, host).ok()?;
-            Some(account.login_user(snapshot.rsa_key.clone()))
+        let (host, certificate) = (session.client.peer.host(), session.client.certificate.clone());
+        let find = |name: &[u8]| match snapshot.users.find(name, host) {
+            Ok(account) => Some(account.login_user(certificate.clone(), snapshot.rsa_key.clone())),
+            Err(Refusal::AccountsUnknown) => None,
+            Err(_) => snapshot.decoy.clone().map(|decoy| LoginUser {
+                terms: LoginTerms { stored: decoy, ..LoginTerms::with_password(StoredPassword::Unknown) },
+                certificate: None,
+                known: None,
+                rsa_key: snapshot.rsa_key.clone(),
+            }),
         };
         let mut reply = Vec::new();
         let step =
@@ -61,6 +69,17 @@ impl Work<'_> {
             self.ctx.out.send(socket, &reply);
         }
         self.login_step(step)
+    }
+
+    /// Whether it may be somebody of whom nothing is known yet.
+    fn has_unknown_accounts(&self) -> bool {
+        let found = self.ctx.snapshot.users.find(self.session.login_user(), self.session.client.peer.host());
+        found.is_err_and(|why| why == Refusal::AccountsUnknown)
+    }
+
+    /// The client has shown a certificate, which an authority has signed.
+    pub(crate) fn client_certified(&mut self, der: &[u8]) {
+        self.session.client.certificate = ClientCertificate::parse(der).map(Arc::new);
     }
 
     /// What comes of a packet of a login, or of the check of its password; true if it goes on at once.
@@ -80,12 +99,11 @@ impl Work<'_> {
                 false
             }
             LoginStep::Refused(error, message, reason) => {
-                match self.ctx.snapshot.users.unknown.clone().filter(|_| reason == Refusal::NoSuchUser) {
-                    Some(because) => {
-                        let message = format!("The accounts of the servers are not known yet: {because}");
-                        self.refuse_login(HOSTGROUP_UNREACHABLE, &message, Refusal::AccountsUnknown);
-                    }
-                    None => self.refuse_login(error, &message, reason),
+                if reason == Refusal::NoSuchUser && self.has_unknown_accounts() {
+                    let message = "The accounts of the servers are not known yet; Weir's log says why";
+                    self.refuse_login(HOSTGROUP_UNREACHABLE, message, Refusal::AccountsUnknown);
+                } else {
+                    self.refuse_login(error, &message, reason);
                 }
                 false
             }
@@ -98,14 +116,14 @@ impl Work<'_> {
         let host = self.session.client.peer.host();
         let account = self.ctx.snapshot.users.find(&verified.user, host).ok().cloned();
         // A check takes time: the configuration may be another one by now, and the proof worth nothing.
-        let Some(account) = account.filter(|account| account.has_passwords(&verified.shown)) else {
+        let Some(account) = account.filter(|account| account.learn(&verified.shown, verified.credential))
+        else {
             let user = String::from_utf8_lossy(&verified.user);
             let message =
                 format!("Access denied for user '{user}': its password was changed during the login");
             self.refuse_login(error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
             return false;
         };
-        account.learn(verified.credential);
         if let Some((error, message, reason)) = self.barred(&account) {
             self.refuse_login(error, &message, reason);
             return false;

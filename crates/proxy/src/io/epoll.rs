@@ -156,6 +156,7 @@ impl Driver {
                 // Later than anything that these bytes report: a write that they acknowledge must not seem older
                 // than a probe that began before it.
                 let now = self::now();
+                self.worker.certified(id, socket.transport.take_client_certificate());
                 self.worker.data(id, &mut self.buffer[..count], now);
                 if more || ends {
                     self.unread.push(id);

@@ -16,7 +16,14 @@ pub enum Transport {
     /// Nothing.
     Plain,
     /// TLS, with Weir as the server of a client or the client of a server.
-    Tls(Box<Connection>),
+    Tls(Box<Tls>),
+}
+
+/// TLS on a socket.
+pub struct Tls {
+    connection: Connection,
+    /// What the client has shown was told, or there is nothing to tell.
+    has_told_certificate: bool,
 }
 
 /// What a read gave.
@@ -51,7 +58,8 @@ impl Transport {
             }
             tls.process_new_packets().map_err(io::Error::other)?;
         }
-        Ok(Self::Tls(Box::new(Connection::Server(tls))))
+        let (connection, has_told_certificate) = (Connection::Server(tls), false);
+        Ok(Self::Tls(Box::new(Tls { connection, has_told_certificate })))
     }
 
     /// TLS as a server's client from here on.
@@ -60,12 +68,22 @@ impl Transport {
     /// When the configuration is no good.
     pub fn start_server_tls(tls: &ServerTls) -> Result<Self, rustls::Error> {
         let connection = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
-        Ok(Self::Tls(Box::new(Connection::Client(connection))))
+        let (connection, has_told_certificate) = (Connection::Client(connection), true);
+        Ok(Self::Tls(Box::new(Tls { connection, has_told_certificate })))
     }
 
     /// Whether there is TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// The certificate (DER) that a client has shown, once: when its handshake is over.
+    pub fn take_client_certificate(&mut self) -> Option<Vec<u8>> {
+        let Self::Tls(tls) = self else { return None };
+        if std::mem::replace(&mut tls.has_told_certificate, true) {
+            return None;
+        }
+        Some(tls.connection.peer_certificates()?.first()?.to_vec())
     }
 
     /// Reads into `buffer`.
@@ -76,7 +94,7 @@ impl Transport {
                 Ok(count) => Received::Bytes { count, more: count == buffer.len() },
                 Err(error) => nothing_or_closed(&error),
             },
-            Self::Tls(tls) => receive_tls(tls, stream, buffer),
+            Self::Tls(tls) => receive_tls(&mut tls.connection, stream, buffer),
         }
     }
 
@@ -94,13 +112,13 @@ impl Transport {
                     Err(error) => return Err(error),
                 }
             },
-            Self::Tls(tls) => send_tls(tls, stream, bytes),
+            Self::Tls(tls) => send_tls(&mut tls.connection, stream, bytes),
         }
     }
 
     /// Whether TLS holds ciphertext that the socket has not taken yet.
     pub fn wants_write(&self) -> bool {
-        matches!(self, Self::Tls(tls) if tls.wants_write())
+        matches!(self, Self::Tls(tls) if tls.connection.wants_write())
     }
 }
 

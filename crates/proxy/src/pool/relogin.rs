@@ -90,15 +90,15 @@ impl Pools {
         let connection = &self.connections[key];
         let limit = ctx.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
         let shared = &self.servers[connection.server].server.shared;
-        let is_outdated = connection.access.renewal != shared.renewal()
-            || (limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit);
-        is_outdated && {
-            let account = &self.identities.0[connection.identity].account;
-            // Sessions of an account whose password is changed go on, as at a server: what they have was proven with the
-            // old one.
-            account.host.is_none()
-                || (connection.access.renewal < shared.followed_renewal() && !account.is_outdated())
+        let is_renewed = connection.access.renewal != shared.renewal();
+        let is_old = limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit;
+        if !is_renewed && !is_old {
+            return false;
         }
+        let account = &self.identities.0[connection.identity].account;
+        // Sessions of an account whose password is changed go on, as at a server: what they have was proven with the old one.
+        account.host.is_none()
+            || ((is_old || connection.access.renewal < shared.followed_renewal()) && !account.is_outdated())
     }
 }
 

@@ -554,6 +554,13 @@ impl Pools {
     /// What logs this identity in at a server.
     fn credential(&self, identity: usize) -> Result<weir_session::login::Credential, String> {
         let account = &self.identities.0[identity].account;
+        if account.is_outdated() {
+            // A login in vain might lock the account for those who know the new one.
+            let user = &account.user.username;
+            return Err(format!(
+                "the password of user '{user}' was changed, and no client has shown the new one yet"
+            ));
+        }
         account
             .credential()
             .ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))

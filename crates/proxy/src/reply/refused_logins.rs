@@ -20,7 +20,9 @@ impl Session {
         let user = self.login_user();
         // Clients are not told more than that there is nobody.
         let found = ctx.snapshot.users.find(user, self.client.peer.host());
-        let reason = found.err().filter(|_| reason == Refusal::NoSuchUser).unwrap_or(reason).words();
+        let is_about_user =
+            matches!(reason, Refusal::NoSuchUser | Refusal::WrongPassword | Refusal::NoPassword);
+        let reason = found.err().filter(|_| is_about_user).unwrap_or(reason).words();
         let message = beginning(message);
         if let Some(left_out) = ctx.refusals.note(ctx.now) {
             let user = String::from_utf8_lossy(user);

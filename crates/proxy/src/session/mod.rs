@@ -10,6 +10,7 @@ use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
 use weir_routing::{Decision, TransactionSettings};
+use weir_session::accounts::ClientCertificate;
 use weir_session::defaults::Defaults;
 use weir_session::login::Channel;
 use weir_session::pin::{PinBoard, Pins};
@@ -111,6 +112,8 @@ pub(crate) struct Input {
 pub(crate) struct Client {
     pub peer: Peer,
     pub is_tls: bool,
+    /// What it has shown in TLS.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// What the client calls itself (the connection attribute program_name), for the log.
     pub program: Option<Box<str>>,
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
@@ -284,6 +287,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1104, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1112, "{} bytes", size_of::<Session>());
     }
 }

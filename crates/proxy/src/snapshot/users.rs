@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_config::MysqlUser;
 use weir_protocol::auth::rsa::RsaKey;
-use weir_session::accounts::{Chosen, ClientHost, HostPattern, LoginTerms};
+use weir_session::accounts::{Chosen, ClientCertificate, ClientHost, HostPattern, LoginTerms};
 use weir_session::login::{Credential, LoginUser, Passwords, Refusal};
 
 /// Everybody who may log in.
@@ -17,7 +17,8 @@ pub struct Users {
     /// The names of those that are not active: who logs in as one of them is refused, and the log says why.
     pub inactive: Arc<HashSet<Vec<u8>>>,
     /// The accounts of the servers, of one hostgroup after the other: the first that knows a client counts.
-    pub followed: Vec<Arc<FollowedAccounts>>,
+    /// None: they are not known yet, so that nobody knows who comes behind them.
+    pub followed: Vec<Option<Arc<FollowedAccounts>>>,
     /// Why accounts are not known that are to be followed.
     pub unknown: Option<Arc<str>>,
 }
@@ -26,7 +27,7 @@ pub struct Users {
 #[derive(Debug, Default)]
 pub struct FollowedAccounts {
     /// By name, each time the most specific host first. Those without a name only say who is not let in.
-    pub by_name: HashMap<Vec<u8>, Vec<Arc<Account>>>,
+    pub by_name: HashMap<Vec<u8>, Vec<(HostPattern, Arc<Account>)>>,
 }
 
 impl Users {
@@ -42,13 +43,14 @@ impl Users {
             return Err(Refusal::UserNotActive);
         }
         for accounts in &self.followed {
+            let Some(accounts) = accounts else { return Err(Refusal::AccountsUnknown) };
             match accounts.chosen(name, client) {
-                Chosen::Account(account) => return Ok(account),
+                Chosen::Account((_, account)) => return Ok(account),
                 Chosen::Anonymous => return Err(Refusal::AnonymousAccount),
                 Chosen::Nobody => {}
             }
         }
-        Err(if self.unknown.is_some() { Refusal::AccountsUnknown } else { Refusal::NoSuchUser })
+        Err(Refusal::NoSuchUser)
     }
 
     /// What an account has become; none if it is gone.
@@ -57,25 +59,32 @@ impl Users {
         if let Some(current) = self.configured.get(name) {
             return Some(current);
         }
-        let is_same = |other: &&Arc<Account>| {
+        if self.inactive.contains(name) {
+            return None;
+        }
+        let is_same = |(_, other): &&(HostPattern, Arc<Account>)| {
             other.host == account.host && other.user.default_hostgroup == account.user.default_hostgroup
         };
         account.host.as_ref()?;
-        self.followed.iter().filter_map(|accounts| accounts.by_name.get(name)).flatten().find(is_same)
+        let of_name = self.followed.iter().flatten().filter_map(|accounts| accounts.by_name.get(name));
+        of_name.flatten().find(is_same).map(|(_, account)| account)
     }
 
     /// All that a client may log in with.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
-        let followed = self.followed.iter().flat_map(|accounts| accounts.by_name.values().flatten());
+        let followed = self.followed.iter().flatten();
+        let followed =
+            followed.flat_map(|accounts| accounts.by_name.values().flatten().map(|(_, account)| account));
         self.configured.values().chain(followed.filter(|account| !account.user.username.is_empty()))
     }
 }
 
 impl FollowedAccounts {
-    fn chosen(&self, name: &[u8], client: ClientHost) -> Chosen<'_, Arc<Account>> {
-        const ANYWHERE: &HostPattern = &HostPattern::ANY;
+    fn chosen(&self, name: &[u8], client: ClientHost) -> Chosen<'_, (HostPattern, Arc<Account>)> {
         let of = |name: &[u8]| self.by_name.get(name).map_or(&[][..], Vec::as_slice);
-        Chosen::of(of(name), of(b""), client, |account| account.host.as_ref().unwrap_or(ANYWHERE))
+        // Whoever has no name is nobody.
+        let named = if name.is_empty() { &[] } else { of(name) };
+        Chosen::of(named, of(b""), client, |(host, _)| host)
     }
 }
 
@@ -141,35 +150,120 @@ impl Account {
     }
 
     /// What a login has to know.
-    pub(crate) fn login_user(&self, rsa_key: Option<Arc<RsaKey>>) -> LoginUser {
+    pub(crate) fn login_user(
+        &self,
+        certificate: Option<Arc<ClientCertificate>>,
+        rsa_key: Option<Arc<RsaKey>>,
+    ) -> LoginUser {
         let login = self.login();
         let known = login.credential.clone().filter(|_| !login.is_outdated);
-        LoginUser { terms: login.terms.clone(), known, rsa_key }
+        LoginUser { terms: login.terms.clone(), certificate, known, rsa_key }
     }
 
-    /// Whether these are its passwords.
-    pub(crate) fn has_passwords(&self, passwords: &Passwords) -> bool {
-        let login = self.login();
-        login.terms.stored == passwords.stored && login.terms.additional == passwords.additional
-    }
-
-    /// Takes note of what a login has shown of the password, unless more is known: a password answers every server, a hash
-    /// only some.
-    pub(crate) fn learn(&self, shown: Credential) {
+    /// Takes note of what a login has shown of these passwords, unless more is known: a password answers every server, a
+    /// hash only some. False if the account has others by now: the proof is worth nothing then.
+    pub(crate) fn learn(&self, passwords: &Passwords, shown: Credential) -> bool {
         let mut login = self.login();
+        if login.terms.stored != passwords.stored || login.terms.additional != passwords.additional {
+            return false;
+        }
         let knows_password = login.credential.as_ref().is_some_and(|known| known.password().is_some());
         if !knows_password || login.is_outdated || shown.password().is_some() {
             login.credential = Some(shown);
             login.is_outdated = false;
         }
+        true
     }
 
     /// The most clients at a time.
     pub fn clients_max(&self) -> u32 {
-        self.login().terms.clients_max.unwrap_or(self.user.max_connections)
+        let without = if self.host.is_some() { u32::MAX } else { self.user.max_connections };
+        self.login().terms.clients_max.unwrap_or(without)
     }
 
     fn login(&self) -> MutexGuard<'_, Login> {
         self.login.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_protocol::auth::StoredPassword;
+    use weir_session::accounts::Rules;
+
+    use super::*;
+
+    fn terms(password: &[u8]) -> LoginTerms {
+        LoginTerms::with_password(StoredPassword::ClearText(password.into()))
+    }
+
+    fn account(name: &str, host: &str, hostgroup: u32) -> (HostPattern, Arc<Account>) {
+        let host = HostPattern::parse(host, Rules::Mariadb);
+        let user = MysqlUser { default_hostgroup: hostgroup, ..MysqlUser::named(name) };
+        (host.clone(), Arc::new(Account::followed(Arc::new(user), host, terms(b"secret"))))
+    }
+
+    fn followed(accounts: &[(HostPattern, Arc<Account>)]) -> Option<Arc<FollowedAccounts>> {
+        let mut by_name: HashMap<Vec<u8>, Vec<_>> = HashMap::new();
+        for account in accounts {
+            by_name.entry(account.1.user.username.clone().into_bytes()).or_default().push(account.clone());
+        }
+        Some(Arc::new(FollowedAccounts { by_name }))
+    }
+
+    fn at(text: &str) -> ClientHost {
+        ClientHost::At(text.parse().unwrap())
+    }
+
+    #[test]
+    fn rows_come_before_accounts_and_the_first_hostgroup_that_knows_a_client_counts() {
+        let row = Arc::new(Account::configured(Arc::new(MysqlUser::named("row")), terms(b"row"), None));
+        let mut users = Users {
+            configured: HashMap::from([(b"row".to_vec(), row.clone())]),
+            inactive: Arc::new(HashSet::from([b"closed".to_vec()])),
+            followed: vec![
+                followed(&[account("app", "10.%", 1), account("row", "%", 1), account("closed", "%", 1)]),
+                followed(&[account("app", "%", 2), account("other", "%", 2), account("", "10.0.0.1", 2)]),
+            ],
+            unknown: None,
+        };
+        let found = |users: &Users, name: &str, client: &str| {
+            users.find(name.as_bytes(), at(client)).map(|account| account.user.default_hostgroup)
+        };
+        assert!(Arc::ptr_eq(users.find(b"row", at("10.0.0.1")).unwrap(), &row));
+        assert_eq!(found(&users, "closed", "10.0.0.1"), Err(Refusal::UserNotActive));
+        assert_eq!(found(&users, "app", "10.0.0.1"), Ok(1));
+        assert_eq!(found(&users, "app", "11.0.0.1"), Ok(2));
+        assert_eq!(found(&users, "other", "10.0.0.1"), Err(Refusal::AnonymousAccount));
+        assert_eq!(found(&users, "nobody", "11.0.0.1"), Err(Refusal::NoSuchUser));
+        assert_eq!(found(&users, "", "10.0.0.1"), Err(Refusal::AnonymousAccount), "nobody has no name");
+        // Somebody of the second hostgroup may be the first one's.
+        let first = users.followed[0].take();
+        assert_eq!(found(&users, "other", "11.0.0.1"), Err(Refusal::AccountsUnknown));
+        assert_eq!(found(&users, "row", "11.0.0.1"), Ok(0));
+        users.followed[0] = first;
+        let app = users.find(b"app", at("10.0.0.1")).unwrap().clone();
+        assert!(Arc::ptr_eq(users.current(&app).unwrap(), &app));
+        users.inactive = Arc::new(HashSet::from([b"app".to_vec()]));
+        assert!(users.current(&app).is_none(), "its sessions end");
+    }
+
+    #[test]
+    fn a_proof_of_a_password_that_was_changed_meanwhile_is_worth_nothing() {
+        let (_, account) = account("app", "%", 1);
+        let shown = |account: &Account| {
+            let LoginTerms { stored, additional, .. } = account.terms();
+            Passwords { stored, additional }
+        };
+        let before = shown(&account);
+        assert!(account.learn(&before, Credential::clear_text(b"secret")));
+        account.renew(&terms(b"changed"));
+        assert!(account.is_outdated());
+        assert!(account.login_user(None, None).known.is_none(), "nobody is checked against the old one");
+        assert!(!account.learn(&before, Credential::clear_text(b"secret")));
+        assert!(account.is_outdated());
+        assert!(account.learn(&shown(&account), Credential::clear_text(b"changed")));
+        assert!(!account.is_outdated());
+        assert_eq!(account.credential(), Some(Credential::clear_text(b"changed")));
     }
 }

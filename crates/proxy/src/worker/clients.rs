@@ -139,6 +139,7 @@ impl Context {
         Client {
             peer,
             is_tls: false,
+            certificate: None,
             program: None,
             login_collation: &LOGIN_COLLATION,
             scramble,

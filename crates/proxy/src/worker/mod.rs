@@ -83,6 +83,14 @@ impl Worker {
         self.run_runnable();
     }
 
+    /// The peer has shown this certificate (DER) in TLS, before the bytes that come next; none: nothing new.
+    pub fn certified(&mut self, socket: SocketId, certificate: Option<Vec<u8>>) {
+        let Some(certificate) = certificate else { return };
+        if let Some(Owner::Session(key)) = self.ctx.out.owner(socket) {
+            self.work(key).client_certified(&certificate);
+        }
+    }
+
     /// A connection that was ordered stands, or could not be made.
     pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
         self.ctx.pass_to(now);

@@ -107,6 +107,7 @@ pub fn snapshot(
         default_collation: "latin1_swedish_ci".into(),
         dialect: Dialect::default(),
         tls: false,
+        decoy: None,
         rsa_key: None,
     })
 }

@@ -1,9 +1,8 @@
-//! Matches clients with the host part of an account's name.
+//! Matches clients with the host part of an account's name, and tells which of two is more specific.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Where a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,47 +13,47 @@ pub enum ClientHost {
     At(IpAddr),
 }
 
+/// The servers whose rules count. They differ in networks, and in what they call more specific.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// MariaDB 10.4 and later (`sql_acl.cc`).
+    Mariadb,
+    /// MySQL 8.0.23 and later (manual, 8.2.4 and 8.2.6).
+    Mysql,
+}
+
 /// The host part of an account's name. Ordered from the most specific to the least.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
-    text: Cow<'static, str>,
+    text: Box<str>,
     form: Form,
+    rank: Rank,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
+    /// `%` or nothing.
+    Anywhere,
     /// `localhost`: a Unix socket, or an address of the loopback network.
     Localhost,
     Address(IpAddr),
-    /// `10.0.0.0/255.255.0.0` or `10.0.0.0/16`: the first so many bits.
-    Network(IpAddr, u8),
+    /// An address and a mask: `10.1.0.0/255.255.0.0`, in MySQL also `10.1.0.0/16`.
+    Network(Ipv4Addr, u32),
     /// `%` and `_` stand for parts of the address as text.
     Wildcards,
-    /// The name of a host: names are not looked up, so nobody is known to be there.
+    /// The name of a host, which is not looked up, or what no client's address is written like.
     Name,
 }
 
-impl HostPattern {
-    /// `%`: from everywhere.
-    pub const ANY: Self = Self { text: Cow::Borrowed("%"), form: Form::Wildcards };
+/// Smaller is more specific: the kind, characters that are none of the wildcards, whether there is a `%`, those in front of
+/// the first wildcard.
+type Rank = (u8, Reverse<usize>, bool, Reverse<usize>);
 
-    /// Reads the text in the server's table of accounts; nothing stands for `%`.
-    pub fn parse(text: &str) -> Self {
-        if matches!(text, "" | "%") {
-            return Self::ANY;
-        }
-        let form = if text.eq_ignore_ascii_case("localhost") {
-            Form::Localhost
-        } else if let Ok(address) = text.parse::<IpAddr>() {
-            Form::Address(address.to_canonical())
-        } else if let Some(network) = network(text) {
-            network
-        } else if text.contains(['%', '_']) {
-            Form::Wildcards
-        } else {
-            Form::Name
-        };
-        Self { text: Cow::Owned(text.to_owned()), form }
+impl HostPattern {
+    /// Reads the text in the server's table of accounts.
+    pub fn parse(text: &str, rules: Rules) -> Self {
+        let form = form(text, rules);
+        Self { text: text.into(), form, rank: rank(text, form, rules) }
     }
 
     /// The text, as SHOW GRANTS has it.
@@ -70,56 +69,100 @@ impl HostPattern {
             Form::Wildcards => {
                 self.text.contains(|c: char| c.is_ascii_alphabetic() && !c.is_ascii_hexdigit())
             }
-            Form::Localhost | Form::Address(_) | Form::Network(..) => false,
+            Form::Anywhere | Form::Localhost | Form::Address(_) | Form::Network(..) => false,
         }
     }
 
     /// Whether a client there is meant.
     pub fn matches(&self, client: ClientHost) -> bool {
+        let is_like = |host: &str| is_like(self.text.as_bytes(), host.as_bytes());
         let address = match client {
             ClientHost::Local => {
-                return matches!(self.form, Form::Localhost) || self.matches_text("localhost");
+                return match self.form {
+                    Form::Anywhere | Form::Localhost => true,
+                    Form::Wildcards => is_like("localhost"),
+                    Form::Address(_) | Form::Network(..) | Form::Name => false,
+                };
             }
             ClientHost::At(address) => address.to_canonical(),
         };
-        match &self.form {
+        match self.form {
+            Form::Anywhere => true,
             Form::Localhost => address.is_loopback(),
-            Form::Address(here) => *here == address,
-            Form::Network(network, bits) => is_in(address, *network, *bits),
+            Form::Address(here) => here == address,
+            Form::Network(network, mask) => match address {
+                IpAddr::V4(address) => u32::from(address) & mask == u32::from(network),
+                IpAddr::V6(_) => false,
+            },
             Form::Wildcards => {
-                self.matches_text(&address.to_string())
-                    || (address.is_loopback() && self.matches_text("localhost"))
+                is_like(&address.to_string()) || (address.is_loopback() && is_like("localhost"))
             }
             Form::Name => false,
         }
     }
 
-    /// Whether it comes before `other`, whatever the two say.
+    /// Whether it is another's equal, or less, whatever the two say.
     pub fn is_more_specific_than(&self, other: &Self) -> bool {
-        self.rank() < other.rank()
+        self.rank < other.rank
     }
+}
 
-    fn matches_text(&self, host: &str) -> bool {
-        matches!(self.form, Form::Wildcards) && is_like(self.text.as_bytes(), host.as_bytes())
+fn form(text: &str, rules: Rules) -> Form {
+    if matches!(text, "" | "%") {
+        return Form::Anywhere;
     }
+    if text.eq_ignore_ascii_case("localhost") {
+        return Form::Localhost;
+    }
+    // Servers compare texts: one that is written otherwise matches nobody.
+    let address = text.parse::<IpAddr>().ok().filter(|address| address.to_string() == text);
+    if let Some(address) = address {
+        return Form::Address(address);
+    }
+    if let Some(network) = network(text, rules) {
+        return network;
+    }
+    if text.contains(['%', '_']) { Form::Wildcards } else { Form::Name }
+}
 
-    /// The most specific first: addresses and names, networks by their size, wildcards by what stands before the first.
-    fn rank(&self) -> (u8, usize) {
-        match self.form {
-            Form::Localhost | Form::Address(_) | Form::Name => (0, 0),
-            Form::Network(_, bits) => (1, usize::from(u8::MAX - bits)),
-            Form::Wildcards if self.text == "%" => (3, 0),
-            Form::Wildcards => {
-                let known = self.text.find(['%', '_']).unwrap_or(self.text.len());
-                (2, usize::MAX - known)
-            }
+/// `ADDRESS/MASK` of IPv4. Neither server takes a mask of nothing, or an address with more bits than its mask.
+fn network(text: &str, rules: Rules) -> Option<Form> {
+    let (address, mask) = text.split_once('/')?;
+    let address: Ipv4Addr = address.parse().ok()?;
+    let mask = match (mask.parse::<Ipv4Addr>(), rules) {
+        (Ok(mask), _) => u32::from(mask),
+        (Err(_), Rules::Mysql) => {
+            let bits: u32 = mask.parse().ok().filter(|bits| (1..=32).contains(bits))?;
+            u32::MAX << (32 - bits)
         }
+        (Err(_), Rules::Mariadb) => return None,
+    };
+    (mask != 0 && u32::from(address) & !mask == 0).then_some(Form::Network(address, mask))
+}
+
+fn rank(text: &str, form: Form, rules: Rules) -> Rank {
+    let exact = |kind| (kind, Reverse(0), false, Reverse(0));
+    match (form, rules) {
+        (Form::Anywhere, _) => exact(if text.is_empty() { 9 } else { 8 }),
+        (Form::Wildcards, _) => {
+            let known = text.chars().filter(|c| !matches!(c, '%' | '_')).count();
+            let first = text.find(['%', '_']).unwrap_or(text.len());
+            // MySQL goes by the first wildcard alone.
+            let known = if rules == Rules::Mysql { 0 } else { known };
+            (7, Reverse(known), rules == Rules::Mariadb && text.contains('%'), Reverse(first))
+        }
+        // MariaDB: what has no wildcard is equally specific.
+        (_, Rules::Mariadb) => exact(0),
+        (Form::Address(_), Rules::Mysql) => exact(0),
+        (Form::Network(..), Rules::Mysql) => exact(if text.matches('.').count() > 3 { 2 } else { 1 }),
+        (Form::Localhost | Form::Name, Rules::Mysql) => exact(3),
     }
 }
 
 impl Ord for HostPattern {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank()).then_with(|| self.text.cmp(&other.text))
+        // Of those that are equally specific servers take the one that comes last as text.
+        self.rank.cmp(&other.rank).then_with(|| other.text.cmp(&self.text))
     }
 }
 
@@ -133,32 +176,6 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// `ADDRESS/MASK`, the mask as an address without gaps, or as a number of bits.
-fn network(text: &str) -> Option<Form> {
-    let (address, mask) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let bits_max = if address.is_ipv4() { 32 } else { 128 };
-    let bits = match mask.parse::<IpAddr>() {
-        Ok(IpAddr::V4(mask)) if address.is_ipv4() => {
-            let mask = u32::from(mask);
-            let bits = mask.leading_ones();
-            (mask.checked_shl(bits).unwrap_or(0) == 0).then_some(bits)?
-        }
-        Ok(_) => return None,
-        Err(_) => mask.parse().ok().filter(|bits| *bits <= bits_max)?,
-    };
-    Some(Form::Network(address, u8::try_from(bits).ok()?))
-}
-
-fn is_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
-    let differs = match (address, network) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(u32::from(one) ^ u32::from(other)) << 96,
-        (IpAddr::V6(one), IpAddr::V6(other)) => u128::from(one) ^ u128::from(other),
-        _ => return false,
-    };
-    differs.leading_zeros() >= u32::from(bits)
 }
 
 /// SQL's LIKE, whatever the case of letters is; `\` takes the meaning from a wildcard. In time linear in the product of
@@ -202,6 +219,8 @@ mod tests {
 
     use super::*;
 
+    const BOTH: [Rules; 2] = [Rules::Mariadb, Rules::Mysql];
+
     fn at(text: &str) -> ClientHost {
         ClientHost::At(text.parse().unwrap_or(IpAddr::from([0; 4])))
     }
@@ -222,69 +241,109 @@ mod tests {
             ("%1%2%4", "10.1.2.3", false),
             ("10.1.0.0/255.255.0.0", "10.1.200.3", true),
             ("10.1.0.0/255.255.0.0", "10.2.0.3", false),
-            ("10.1.0.0/16", "10.1.200.3", true),
-            ("0.0.0.0/0", "10.1.200.3", true),
-            ("0.0.0.0/0.0.0.0", "10.1.200.3", true),
-            ("10.1.2.3/32", "10.1.2.3", true),
-            ("10.1.2.3/32", "10.1.2.2", false),
-            ("2001:db8::/32", "2001:db8:1::5", true),
-            ("2001:db8::/32", "2001:db9::5", false),
-            ("2001:db8::/32", "10.1.2.3", false),
+            ("127.0.0.0/255.0.0.0", "127.0.0.1", true),
+            ("10.1.2.3/255.255.0.0", "10.1.2.3", false),
+            ("0.0.0.0/0.0.0.0", "10.1.200.3", false),
+            ("0.0.0.0/0", "10.1.200.3", false),
+            ("10.1.0.0/33", "10.1.0.0", false),
+            ("2001:db8::/32", "2001:db8:1::5", false),
+            ("2001:db8::5", "2001:db8::5", true),
+            ("0:0:0:0:0:0:0:1", "::1", false),
+            ("::ffff:10.1.2.3", "10.1.2.3", false),
             ("localhost", "127.0.0.1", true),
             ("localhost", "10.1.2.3", false),
             ("LOCAL%", "127.0.0.1", true),
             ("web1.example", "10.1.2.3", false),
             ("%.example", "10.1.2.3", false),
-            ("10.1.0.0/255.0.255.0", "10.1.2.3", false),
-            ("10.1.0.0/33", "10.1.2.3", false),
         ];
         for (pattern, client, expected) in cases {
-            assert_eq!(HostPattern::parse(pattern).matches(at(client)), expected, "{pattern} {client}");
+            for rules in BOTH {
+                let is_match = HostPattern::parse(pattern, rules).matches(at(client));
+                assert_eq!(is_match, expected, "{pattern} {client} {rules:?}");
+            }
         }
+        let with_bits = |rules| HostPattern::parse("10.1.0.0/16", rules).matches(at("10.1.200.3"));
+        assert_eq!(BOTH.map(with_bits), [false, true], "MariaDB knows no number of bits");
         for (pattern, expected) in
             [("localhost", true), ("%", true), ("127.0.0.1", false), ("l_calhost", true)]
         {
-            assert_eq!(HostPattern::parse(pattern).matches(ClientHost::Local), expected, "{pattern}");
+            assert_eq!(
+                HostPattern::parse(pattern, Rules::Mysql).matches(ClientHost::Local),
+                expected,
+                "{pattern}"
+            );
         }
     }
 
     #[test]
     fn names_of_hosts_are_told_apart() {
         for name in ["web1.example", "%.example.com", "web_", "web1"] {
-            assert!(HostPattern::parse(name).is_name(), "{name}");
+            assert!(HostPattern::parse(name, Rules::Mysql).is_name(), "{name}");
         }
-        for other in ["%", "10.%", "localhost", "fe80::%", "10.0.0.0/8", "::1"] {
-            assert!(!HostPattern::parse(other).is_name(), "{other}");
+        for other in ["%", "10.%", "localhost", "fe80::%", "10.0.0.0/8", "::1", ""] {
+            assert!(!HostPattern::parse(other, Rules::Mysql).is_name(), "{other}");
         }
     }
 
     #[test]
     fn the_most_specific_comes_first() {
-        let sorted =
-            ["10.1.2.3", "localhost", "10.1.2.0/24", "10.1.0.0/16", "10.1.2.%", "10.1.%", "%.3", "%"];
-        let mut patterns: Vec<HostPattern> =
-            sorted.iter().rev().map(|text| HostPattern::parse(text)).collect();
-        patterns.sort();
-        assert_eq!(patterns.iter().map(HostPattern::as_str).collect::<Vec<_>>(), sorted);
+        let mariadb = [
+            "localhost",
+            "127.0.0.1",
+            "10.1.96.0/255.255.224.0",
+            "10.1.100.7",
+            "10.1.2._",
+            "10.1.2.%",
+            "%.2.3.4",
+            "10.%",
+            "%",
+            "",
+        ];
+        let mysql = [
+            "127.0.0.1",
+            "10.1.100.7",
+            "10.1.0.0/16",
+            "10.1.96.0/255.255.224.0",
+            "localhost",
+            "10.1.2.%",
+            "10.1.2._",
+            "10.%",
+            "%.2.3.4",
+            "%",
+            "",
+        ];
+        for (sorted, rules) in [(&mariadb[..], Rules::Mariadb), (&mysql, Rules::Mysql)] {
+            let mut patterns: Vec<_> =
+                sorted.iter().rev().map(|text| HostPattern::parse(text, rules)).collect();
+            patterns.sort();
+            let texts: Vec<&str> = patterns.iter().map(HostPattern::as_str).collect();
+            let is_tie = |text: &&str| rules == Rules::Mysql && matches!(*text, "10.1.2.%" | "10.1.2._");
+            let without_ties = |texts: &[&str]| -> Vec<String> {
+                texts.iter().filter(|text| !is_tie(text)).map(|text| (*text).to_owned()).collect()
+            };
+            assert_eq!(without_ties(&texts), without_ties(sorted), "{rules:?}");
+        }
     }
 
     #[test]
     fn a_pattern_of_wildcards_is_read_in_little_time() {
-        let pattern = HostPattern::parse(&"%1".repeat(200));
+        let pattern = HostPattern::parse(&"%1".repeat(200), Rules::Mysql);
         assert!(!pattern.matches(at("1111:1111:1111:1111:1111:1111:1111:1112")));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_a_pattern_and_its_own_address_matches(text in ".{0,40}", address in any::<u32>()) {
-            let client = IpAddr::from(std::net::Ipv4Addr::from(address));
-            let pattern = HostPattern::parse(&text);
-            let _ = (pattern.matches(ClientHost::At(client)), pattern.matches(ClientHost::Local), pattern.is_name());
-            let own = HostPattern::parse(&client.to_string());
-            prop_assert!(own.matches(ClientHost::At(client)));
-            for bits in [0, 8, 31, 32] {
-                let network = HostPattern::parse(&format!("{client}/{bits}"));
-                prop_assert!(network.matches(ClientHost::At(client)));
+        fn any_text_is_a_pattern_and_its_own_address_matches(text in ".{0,40}", address in any::<u32>(), bits in 1..=32) {
+            let client = Ipv4Addr::from(address);
+            for rules in BOTH {
+                let pattern = HostPattern::parse(&text, rules);
+                let _ = (pattern.matches(at(&client.to_string())), pattern.matches(ClientHost::Local), pattern.is_name());
+                let own = HostPattern::parse(&client.to_string(), rules);
+                prop_assert!(own.matches(ClientHost::At(client.into())));
+                let mask = u32::MAX << (32 - bits);
+                let network = format!("{}/{}", Ipv4Addr::from(address & mask), Ipv4Addr::from(mask));
+                let network = HostPattern::parse(&network, rules);
+                prop_assert!(network.matches(ClientHost::At(client.into())));
             }
         }
     }

@@ -75,12 +75,12 @@ impl<'l, T> Chosen<'l, T> {
 mod tests {
     use weir_protocol::auth::StoredPassword;
 
-    use super::super::LoginTerms;
+    use super::super::{LoginTerms, Rules};
     use super::*;
 
     fn account(user: &str, host: &str) -> ServerAccount {
         let terms = LoginTerms::with_password(StoredPassword::parse(b""));
-        ServerAccount { user: user.as_bytes().into(), host: HostPattern::parse(host), terms }
+        ServerAccount { user: user.as_bytes().into(), host: HostPattern::parse(host, Rules::Mariadb), terms }
     }
 
     #[test]

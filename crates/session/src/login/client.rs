@@ -20,7 +20,7 @@ use weir_protocol::wire::Malformed;
 use super::Channel;
 use super::check::{Check, PasswordResult, Proof};
 use super::refusal::Refusal;
-use crate::accounts::{LoginTerms, TlsRequirement};
+use crate::accounts::{ClientCertificate, LoginTerms, TlsRequirement};
 
 /// Longest name of a client's program that is kept, in characters.
 const PROGRAM_CHARS_MAX: usize = 64;
@@ -30,6 +30,8 @@ const PROGRAM_CHARS_MAX: usize = 64;
 pub struct LoginUser {
     /// Under which it may log in.
     pub terms: LoginTerms,
+    /// What the client has shown.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// What earlier logins have shown of the password.
     pub known: Option<Credential>,
     /// With which clients may seal a password.
@@ -376,12 +378,18 @@ impl ClientLogin {
         // How clients of caching_sha2_password say that they have no password; then they wait for the end.
         let sent = if self.plugin == Plugin::CachingSha2 && sent == [0] { &[] } else { sent };
         let has_password = !sent.is_empty();
-        match user.terms.tls {
-            TlsRequirement::Tls if channel != Channel::Tls => {
+        match (&user.terms.tls, &user.certificate) {
+            (TlsRequirement::Tls, _) if channel != Channel::Tls => {
                 return self.denied(has_password, Refusal::TlsRequired);
             }
-            TlsRequirement::Certificate => return self.denied(has_password, Refusal::CertificateRequired),
-            TlsRequirement::Tls | TlsRequirement::None => {}
+            (TlsRequirement::Certificate(_), None) => {
+                return self.denied(has_password, Refusal::CertificateRequired);
+            }
+            (TlsRequirement::Certificate(names), Some(shown)) if !names.are_in(shown) => {
+                return self.denied(has_password, Refusal::OtherCertificate);
+            }
+            (TlsRequirement::Cipher, _) => return self.denied(has_password, Refusal::CipherRequired),
+            _ => {}
         }
         if matches!(*user.terms.stored, StoredPassword::Unknown) {
             return self.denied(has_password, Refusal::AuthenticationUnknown);

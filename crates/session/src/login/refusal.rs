@@ -26,8 +26,12 @@ pub enum Refusal {
     PasswordExpired,
     /// `mysql_users.use_ssl`, or the account's REQUIRE SSL.
     TlsRequired,
-    /// The account's REQUIRE X509, or more.
+    /// The account's REQUIRE X509, or more, and the client has shown no certificate.
     CertificateRequired,
+    /// The account's REQUIRE SUBJECT or REQUIRE ISSUER.
+    OtherCertificate,
+    /// The account's REQUIRE CIPHER.
+    CipherRequired,
     /// Only a hash of the password is known, with which nothing can be proven over an open connection.
     TlsForFirstLogin,
     /// The plugin in which the user could prove the password is unknown to the client.
@@ -67,9 +71,9 @@ impl Refusal {
             Self::AccountLocked => "the account is locked",
             Self::PasswordExpired => "the password has expired",
             Self::TlsRequired => "the user may log in over TLS only (use_ssl, REQUIRE SSL)",
-            Self::CertificateRequired => {
-                "the account requires a client certificate, or a cipher, which is not supported"
-            }
+            Self::CertificateRequired => "the account requires a client certificate (tls_client_ca_file)",
+            Self::OtherCertificate => "the client's certificate has another subject or issuer",
+            Self::CipherRequired => "the account requires a cipher, which is not supported",
             Self::TlsForFirstLogin => {
                 "only a hash of the password is known: the first login must come over TLS"
             }

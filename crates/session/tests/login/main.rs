@@ -19,7 +19,7 @@ use weir_protocol::handshake::{
 };
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
-use weir_session::accounts::{LoginTerms, TlsRequirement};
+use weir_session::accounts::{CertificateNames, ClientCertificate, LoginTerms, TlsRequirement};
 use weir_session::login::{
     BACKEND_CAPABILITIES, BackendLogin, BackendStep, Channel, ClientLogin, Credential, Greeted, LoginStep,
     LoginUser, PasswordResult, Plugin, Refusal,
@@ -32,7 +32,7 @@ const OFFERED: Capabilities =
     BACKEND_CAPABILITIES.union(Capabilities::SSL).union(Capabilities::CONNECT_WITH_DB);
 
 fn user(stored: StoredPassword) -> LoginUser {
-    LoginUser { terms: LoginTerms::with_password(stored), known: None, rsa_key: None }
+    LoginUser { terms: LoginTerms::with_password(stored), certificate: None, known: None, rsa_key: None }
 }
 
 fn clear(password: &[u8]) -> LoginUser {
@@ -325,9 +325,18 @@ fn an_additional_password_logs_in_and_servers_are_shown_the_first() {
 fn an_account_that_needs_a_certificate_or_an_unknown_plugin_is_not_let_in() {
     let sent = proof(b"secret", MYSQL_NATIVE_PASSWORD);
     let mut with_certificate = clear(b"secret");
-    with_certificate.terms.tls = TlsRequirement::Certificate;
+    with_certificate.terms.tls = TlsRequirement::Certificate(Arc::default());
+    let shown = ClientCertificate { subject: "/CN=app".into(), issuer: "/CN=ca".into() };
+    let names = CertificateNames { subject: Some("/CN=other".into()), issuer: None };
+    let mut with_another = clear(b"secret");
+    with_another.terms.tls = TlsRequirement::Certificate(Arc::new(names));
+    with_another.certificate = Some(Arc::new(shown.clone()));
+    let mut with_cipher = clear(b"secret");
+    with_cipher.terms.tls = TlsRequirement::Cipher;
     let cases = [
-        (with_certificate, Refusal::CertificateRequired),
+        (with_certificate.clone(), Refusal::CertificateRequired),
+        (with_another, Refusal::OtherCertificate),
+        (with_cipher, Refusal::CipherRequired),
         (user(StoredPassword::Unknown), Refusal::AuthenticationUnknown),
     ];
     for (user, expected) in cases {
@@ -342,6 +351,10 @@ fn an_account_that_needs_a_certificate_or_an_unknown_plugin_is_not_let_in() {
             "{step:?}"
         );
     }
+    with_certificate.certificate = Some(Arc::new(shown));
+    let mut client = Client { channel: Channel::Tls, ..Client::new(with_certificate, Plugin::Native) };
+    let step = client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent);
+    assert!(is_verified(&step, b"secret"), "{step:?}");
 }
 
 #[test]

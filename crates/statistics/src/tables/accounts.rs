@@ -42,8 +42,8 @@ fn row(users: &Users, host: &HostPattern, account: &Account) -> Vec<weir_store::
         "the password has expired"
     } else if *terms.stored == StoredPassword::Unknown {
         "the authentication plugin is not supported"
-    } else if terms.tls == TlsRequirement::Certificate {
-        "a client certificate or a cipher is required, which is not supported"
+    } else if terms.tls == TlsRequirement::Cipher {
+        "a cipher is required, which is not supported"
     } else {
         ""
     };

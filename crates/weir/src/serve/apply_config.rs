@@ -20,7 +20,7 @@ use crate::logs::{self, Pending};
 use crate::server_tls::ServersTls;
 
 /// What can't change while Weir runs; each has its name and how it is kept.
-const FIXED: [Fixed; 6] = [
+const FIXED: [Fixed; 7] = [
     Fixed {
         name: "mysql-threads",
         restore: |new, old| restore(&mut new.variables.threads, &old.variables.threads),
@@ -40,6 +40,10 @@ const FIXED: [Fixed; 6] = [
     Fixed {
         name: "mysql-tls_cert_file and mysql-tls_key_file",
         restore: |new, old| restore(&mut new.variables.tls_files, &old.variables.tls_files),
+    },
+    Fixed {
+        name: "mysql-tls_client_ca_file",
+        restore: |new, old| restore(&mut new.variables.tls_client_ca_file, &old.variables.tls_client_ca_file),
     },
     Fixed { name: "datadir", restore: |new, old| restore(&mut new.datadir, &old.datadir) },
 ];

@@ -56,8 +56,6 @@ pub(super) fn start(
     events: &Sender<Event>,
 ) -> Result<Started, ServeError> {
     let BoundSockets { mut service, mut admin, web } = sockets;
-    let mut prepared = prepared;
-    wait_for_accounts(&mut prepared, &service);
     let pid_file = let_clients_in(&prepared, pending, &mut service, &mut admin, origin)?;
     let publisher = service.publisher();
     let in_force = InForce::new(&prepared.config);
@@ -114,7 +112,7 @@ pub(super) fn start(
 
 /// Waits for the accounts of the servers, where they are followed: who comes before they are known is refused. After
 /// [`ACCOUNTS_WAIT`] they may be.
-fn wait_for_accounts(prepared: &mut Prepared, service: &Service) {
+pub(super) fn wait_for_accounts(prepared: &mut Prepared, service: &Service) {
     let Prepared { config, snapshots, roles, accounts, .. } = prepared;
     if !config.weir_hostgroups.iter().any(|row| row.follow_accounts) {
         return;
