@@ -398,8 +398,7 @@ impl Driver {
         match transport.receive(&socket.stream, &mut self.buffer) {
             Received::Bytes { count, more } => {
                 self.worker.certified(id, transport.take_client_certificate());
-                // As in `prepare_connection`: these bytes have come since.
-                self.worker.data(id, &mut self.buffer[..count], self::now());
+                self.worker.data(id, &mut self.buffer[..count], self::now()); // as in `prepare_connection`
                 if more || ends {
                     self.unread.push(id);
                 }
