@@ -50,6 +50,8 @@ pub(crate) struct TransactionLog {
     pub attempts: u8,
     /// Where it was begun.
     pub hostgroup: u32,
+    /// It was begun on a reader: nobody writes what it could be in the way of.
+    pub is_on_reader: bool,
     /// How long it may become, as was said when it was begun; 0: the transaction does not run again.
     pub bytes_max: usize,
     /// The transaction writes a row of its own in front of its COMMIT, as was said when it was begun.

@@ -55,7 +55,8 @@ impl Pools {
         if !session.pins.pins().contains(Pins::TRANSACTION) {
             return;
         }
-        let Some(log) = session.transaction.log.as_mut().filter(|log| log.turn.is_none()) else { return };
+        let log = session.transaction.log.as_mut();
+        let Some(log) = log.filter(|log| log.turn.is_none() && !log.is_on_reader) else { return };
         let holding = self.groups.get(&log.hostgroup).and_then(|group| group.holding.as_ref());
         log.turn = holding.map(|holding| holding.replay_turn());
     }
@@ -143,13 +144,15 @@ impl Work<'_> {
     }
 
     /// A session that must leave its server takes its transaction along, which runs again elsewhere: at once, if its client is
-    /// between two statements. False if that can't be.
+    /// between two statements and it was at a writer. False if that can't be.
     pub(crate) fn take_transaction_along(&mut self) -> bool {
         if !self.leave_with_transaction() {
             return false;
         }
-        self.pools.take_turn_for_replay(self.session);
-        self.replay_ahead();
+        if !self.session.transaction.log.as_ref().is_some_and(|log| log.is_on_reader) {
+            self.pools.take_turn_for_replay(self.session);
+            self.replay_ahead();
+        }
         true
     }
 
@@ -173,9 +176,10 @@ impl Session {
 }
 
 impl Pools {
-    /// Whether the server with which its transaction was lost writes no more.
+    /// Whether the server with which its transaction was lost wrote, and writes no more.
     pub(crate) fn has_lost_writer(&self, session: &Session) -> bool {
-        let Some(log) = &session.transaction.log else { return false };
+        let log = session.transaction.log.as_ref().filter(|log| !log.is_on_reader);
+        let Some(log) = log else { return false };
         let group = self.groups.get(&log.hostgroup);
         let writes = |server: ServerIndex| {
             group.is_some_and(|group| group.members.iter().any(|member| member.server == server))

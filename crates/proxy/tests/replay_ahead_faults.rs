@@ -1,0 +1,60 @@
+//! Interrupted transactions run again at once: whom that keeps waiting, and whom it does not.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::interrupted::Cluster;
+
+/// A cluster with a reader, and a client with a read-only transaction there.
+fn reading() -> (Cluster, usize) {
+    let mut cluster = Cluster::new();
+    cluster.readers = vec![2];
+    cluster.write(&[0]);
+    cluster.bench.pass_ms(5);
+    let client = cluster.bench.client(0, "app");
+    for sql in ["START TRANSACTION READ ONLY", "SELECT a FROM t"] {
+        assert_eq!(support::run(&mut cluster.bench, client, sql), None);
+    }
+    assert_eq!(cluster.bench.count(2), 2, "{:?}", cluster.bench.log);
+    cluster.bench.log.clear();
+    (cluster, client)
+}
+
+#[test]
+fn nobody_waits_for_a_transaction_that_has_lost_its_reader() {
+    let (mut cluster, client) = reading();
+    cluster.bench.lose(2);
+    cluster.bench.pass_ms(50);
+    cluster.readers.clear();
+    cluster.write(&[0]);
+    cluster.bench.pass_ms(50);
+    assert!(!cluster.lets_replays_first());
+    assert_eq!(cluster.texts(), [""; 0], "nobody has asked for anything");
+    assert_eq!(support::run(&mut cluster.bench, client, "SELECT b FROM t"), None);
+    assert_eq!(cluster.texts(), ["START TRANSACTION READ ONLY", "SELECT a FROM t", "SELECT b FROM t"]);
+}
+
+#[test]
+fn nobody_waits_for_a_read_whose_reader_is_lost_in_the_middle() {
+    let (mut cluster, client) = reading();
+    cluster.bench.holds = true;
+    cluster.bench.query(client, "SELECT b FROM t");
+    cluster.bench.holds = false;
+    cluster.bench.lose(2);
+    assert!(!cluster.lets_replays_first());
+    cluster.bench.pass_ms(50);
+    assert!(cluster.bench.is_answered(client));
+}
+
+#[test]
+fn nobody_waits_for_a_transaction_that_has_to_leave_its_reader() {
+    let (mut cluster, client) = reading();
+    cluster.is_over(2);
+    cluster.readers.clear();
+    cluster.write(&[0]);
+    cluster.bench.pass_ms(2_000);
+    assert_eq!(cluster.texts(), [""; 0], "nobody has asked for anything");
+    assert_eq!(support::run(&mut cluster.bench, client, "SELECT b FROM t"), None);
+    assert_eq!(cluster.bench.count(0), 3, "{:?}", cluster.bench.log);
+}
