@@ -4,7 +4,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::interrupted::Cluster;
+use weir_proxy::snapshot::Holding;
+
+const INSERT: &str = "INSERT INTO t VALUES (2)";
 
 /// A cluster with a reader, and a client with a read-only transaction there.
 fn reading() -> (Cluster, usize) {
@@ -57,4 +62,27 @@ fn nobody_waits_for_a_transaction_that_has_to_leave_its_reader() {
     assert_eq!(cluster.texts(), [""; 0], "nobody has asked for anything");
     assert_eq!(support::run(&mut cluster.bench, client, "SELECT b FROM t"), None);
     assert_eq!(cluster.bench.count(0), 3, "{:?}", cluster.bench.log);
+}
+
+/// It has waited for a writer before, or may not wait for long.
+#[test]
+fn who_waits_for_them_is_not_told_that_nobody_serves() {
+    for (hold_ms, before_ms) in [(1_000, 850), (300, 0), (30, 0)] {
+        let mut cluster = Cluster::held_by(Holding::new(Some(Duration::from_millis(hold_ms)), 100));
+        cluster.interrupted();
+        let other = cluster.bench.client(1, "bob");
+        // The transaction does not get on.
+        cluster.bench.holds = true;
+        if before_ms > 0 {
+            cluster.bench.query(other, INSERT);
+            cluster.bench.pass_ms(before_ms);
+        }
+        cluster.write(&[1]);
+        if before_ms == 0 {
+            cluster.bench.query(other, INSERT);
+        }
+        cluster.bench.pass_ms(hold_ms - before_ms + 50);
+        assert_eq!(cluster.bench.error(other), None, "{hold_ms} ms");
+        assert!(cluster.texts().contains(&INSERT.to_owned()), "{hold_ms} ms");
+    }
 }

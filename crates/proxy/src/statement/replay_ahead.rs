@@ -24,6 +24,8 @@ const LOOK_EVERY_NS: Nanos = 2_000_000;
 const LOOK_EVERY_MAX_NS: Nanos = 20_000_000;
 /// Ten times as long as it takes to look for one of them.
 const NS_PER_WAITER: Nanos = 5_000;
+/// Who has waited for a server before has this left of its time for a connection there.
+const FOR_CONNECTION_NS: Nanos = 50_000_000;
 
 impl Group {
     /// Whether interrupted transactions are to run again here before anything else is written. Where nobody can write, others
@@ -69,18 +71,21 @@ impl Work<'_> {
             return false;
         }
         let group = self.pools.groups.get(&hostgroup);
-        if !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
-            return false;
-        }
-        self.look_again_soon();
-        true
+        group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) && self.may_look_again()
     }
 
-    /// The more wait, the less often.
-    fn look_again_soon(&mut self) {
-        self.pools.parked.extend(self.session.waiter());
+    /// Has a waiting session look again soon; the more wait, the less often. False if its time would be over then: nobody is told
+    /// that there is no server where there is one.
+    fn may_look_again(&mut self) -> bool {
+        let Some(waiter) = self.session.waiter() else { return false };
         let pause = LOOK_EVERY_NS + NS_PER_WAITER * self.pools.parked.len() as Nanos;
-        self.ctx.timers.unpark(self.ctx.now + pause.min(LOOK_EVERY_MAX_NS));
+        let at = self.ctx.now + pause.min(LOOK_EVERY_MAX_NS);
+        if self.pools.wait_deadline(&waiter) <= at + FOR_CONNECTION_NS {
+            return false;
+        }
+        self.pools.parked.push_back(waiter);
+        self.ctx.timers.unpark(at);
+        true
     }
 
     /// The same in the middle of a transaction, which may have run again itself. False also for what ends it: that gives its locks
@@ -97,8 +102,11 @@ impl Work<'_> {
             return false;
         }
         self.session.phase = Phase::waiting(self.ctx.now);
-        self.look_again_soon();
-        true
+        let waits = self.may_look_again();
+        if !waits {
+            self.session.phase = Phase::Running;
+        }
+        waits
     }
 
     /// The session's transaction does not go first any more: it has run again, or will not now.
