@@ -4,10 +4,13 @@
 
 mod support;
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use support::interrupted::Cluster;
+use support::interrupted::{Cluster, UPDATE};
+use weir_proxy::shared::Message;
 use weir_proxy::snapshot::Holding;
+use weir_proxy::stats::ReportPart;
 
 const INSERT: &str = "INSERT INTO t VALUES (2)";
 
@@ -85,4 +88,38 @@ fn who_waits_for_them_is_not_told_that_nobody_serves() {
         assert_eq!(cluster.bench.error(other), None, "{hold_ms} ms");
         assert!(cluster.texts().contains(&INSERT.to_owned()), "{hold_ms} ms");
     }
+}
+
+fn waits_timed_out(cluster: &mut Cluster) -> u64 {
+    let (to, report) = channel();
+    let part = ReportPart::Totals;
+    cluster.bench.cores[0].message(Message::Report { part, begins_again: false, to }, cluster.bench.now);
+    report.recv().unwrap().totals.waits_timed_out
+}
+
+#[test]
+fn who_waits_for_nothing_takes_nobodys_place() {
+    let mut cluster = Cluster::held_by(Holding::new(Some(Duration::from_millis(2_000)), 1));
+    let clients = cluster.interrupted_all(["app"; 3]);
+    let other = cluster.bench.client(0, "bob");
+    cluster.bench.query(other, INSERT);
+    cluster.bench.pass_ms(1_000);
+    assert_eq!(cluster.bench.error(other), None, "there is a place for one");
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(50);
+    assert!(cluster.bench.is_answered(other));
+    for client in clients {
+        assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    }
+}
+
+#[test]
+fn who_waits_for_nothing_counts_as_nobody_who_has_waited_too_long() {
+    let mut cluster = Cluster::held_by(Holding::new(Some(Duration::from_millis(200)), 1));
+    let client = cluster.interrupted();
+    cluster.bench.pass_ms(500);
+    assert_eq!((waits_timed_out(&mut cluster), cluster.bench.reply(client)), (0, None));
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(50);
+    assert_eq!(cluster.texts(), ["BEGIN", UPDATE]);
 }

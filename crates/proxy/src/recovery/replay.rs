@@ -139,6 +139,11 @@ impl Session {
             && self.transaction.log.as_ref().is_some_and(|log| log.replay.is_some())
     }
 
+    /// Whether its transaction runs again, or waits for a server to do so, while its client asks for nothing.
+    pub(crate) fn is_replaying_ahead(&self) -> bool {
+        self.execution.plan.kind() == CommandKind::Replay
+    }
+
     /// Its transaction, if there is one, is to run again from its begin.
     pub(crate) fn begin_replay(&mut self, now: Nanos) {
         if let Some(log) = &mut self.transaction.log
@@ -246,7 +251,7 @@ impl Session {
         let Some(log) = &mut self.transaction.log else { return 0 };
         // Between two statements nobody waits.
         let since = std::mem::replace(&mut log.lost_at, now).max(self.execution.record.begun_at);
-        if self.execution.plan.kind() == CommandKind::Replay {
+        if self.is_replaying_ahead() {
             return 0;
         }
         now.saturating_sub(since) / NS_PER_US

@@ -207,7 +207,7 @@ impl Work<'_> {
         if !self.suits_defaults(connection) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
             self.put_back(connection);
-            if self.session.execution.plan.kind() == CommandKind::Replay {
+            if self.session.is_replaying_ahead() {
                 return self.answered_here(); // the next statement tries it again
             }
             return self.session.begin_again(self.ctx);

@@ -142,7 +142,7 @@ impl Work<'_> {
 
     /// Whether its transaction has run again, and its client has not asked for anything yet.
     pub(crate) fn ends_with_replay(&mut self) -> bool {
-        if self.session.execution.plan.kind() != CommandKind::Replay {
+        if !self.session.is_replaying_ahead() {
             return false;
         }
         self.session.execution.ending =
