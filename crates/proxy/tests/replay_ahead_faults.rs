@@ -123,3 +123,31 @@ fn who_waits_for_nothing_counts_as_nobody_who_has_waited_too_long() {
     cluster.bench.pass_ms(50);
     assert_eq!(cluster.texts(), ["BEGIN", UPDATE]);
 }
+
+/// With a transaction that has not got on: its server has not answered to the BEGIN that runs again.
+fn running() -> (Cluster, usize) {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.bench.holds = true;
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(20);
+    assert_eq!(cluster.texts(), ["BEGIN"]);
+    cluster.bench.holds = false;
+    (cluster, client)
+}
+
+#[test]
+fn one_that_runs_again_goes_along_with_a_session_that_has_to_leave() {
+    let (mut cluster, client) = running();
+    cluster.write(&[]);
+    let endpoint = cluster.bench.servers[1].endpoint.as_str().into();
+    cluster.bench.cores[0].message(Message::CutWriters { endpoint }, cluster.bench.now);
+    cluster.bench.run();
+    assert_eq!(cluster.bench.reply(client), None);
+    cluster.write(&[0]);
+    cluster.bench.pass_ms(50);
+    let at = |(server, text): &(usize, String)| (*server == 0).then(|| text.clone());
+    let texts: Vec<String> = cluster.bench.log.iter().filter_map(at).collect();
+    assert_eq!(texts, ["BEGIN", UPDATE]);
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}

@@ -11,6 +11,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
+use crate::session::phase::Phase;
 use crate::session::text::has_word;
 use crate::session::transaction_log::{Inquiry, LoggedExecution, Obstacle, Replay, Wrapped};
 
@@ -142,6 +143,12 @@ impl Session {
     /// Whether its transaction runs again, or waits for a server to do so, while its client asks for nothing.
     pub(crate) fn is_replaying_ahead(&self) -> bool {
         self.execution.plan.kind() == CommandKind::Replay
+    }
+
+    /// It does not run again by itself any more: its client is between two statements.
+    pub(crate) fn end_replay_ahead(&mut self) {
+        self.execution.plan = self.execution.plan.as_query();
+        self.phase = Phase::Idle;
     }
 
     /// Its transaction, if there is one, is to run again from its begin.
