@@ -4,13 +4,15 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::interrupted::{Cluster, UPDATE};
 use weir_proxy::shared::Message;
-use weir_proxy::snapshot::Holding;
+use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_proxy::stats::ReportPart;
+use weir_routing::{Options, QueryRule, Rules};
 
 const INSERT: &str = "INSERT INTO t VALUES (2)";
 
@@ -150,4 +152,43 @@ fn one_that_runs_again_goes_along_with_a_session_that_has_to_leave() {
     let texts: Vec<String> = cluster.bench.log.iter().filter_map(at).collect();
     assert_eq!(texts, ["BEGIN", UPDATE]);
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}
+
+/// A read that a rule sends to another server loses that: the transaction, which waits elsewhere, has lost nothing.
+#[test]
+fn what_a_read_beside_a_transaction_loses_is_not_the_transactions() {
+    let mut cluster = Cluster::new();
+    let mut account = support::account("app", 0);
+    let user = &mut Arc::get_mut(&mut account).unwrap().user;
+    Arc::make_mut(user).transaction_persistent = false;
+    cluster.bench.users[0] = account;
+    let to_reader = QueryRule {
+        rule_id: 1,
+        active: true,
+        match_pattern: Some("far".to_owned()),
+        destination_hostgroup: Some(1),
+        ..QueryRule::default()
+    };
+    let rules = Rules::compile(&[to_reader], &[], Options::default()).unwrap();
+    let groups = |cluster: &Cluster| {
+        let (deadlock_retries, replicates_transactions_only) = (3, true);
+        let writers = Hostgroup { deadlock_retries, replicates_transactions_only, ..cluster.writers(&[0]) };
+        [(0, writers), (1, support::hostgroup([2]))]
+    };
+    cluster.bench.publish_rules(rules.clone(), groups(&cluster));
+    let client = cluster.begun("app");
+    cluster.bench.holds = true;
+    cluster.bench.query(client, "SELECT a FROM far");
+    assert_eq!(cluster.bench.count(2), 1, "{:?}", cluster.bench.log);
+    cluster.bench.holds = false;
+    cluster.bench.lose(2);
+    cluster.bench.pass_ms(50);
+    assert!(cluster.bench.is_answered(client));
+    (cluster.bench.deadlocks, cluster.bench.conditions) = (1, vec![1213]);
+    cluster.bench.query(client, UPDATE);
+    assert_eq!(cluster.bench.reply(client), None, "it runs again after a moment");
+    cluster.bench.publish_rules(rules, groups(&cluster));
+    assert!(!cluster.lets_replays_first());
+    cluster.bench.pass_ms(50);
+    assert!(cluster.bench.is_answered(client));
 }
