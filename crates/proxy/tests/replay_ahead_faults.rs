@@ -9,6 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::interrupted::{Cluster, UPDATE};
+use weir_protocol::command::put_reset_connection;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_proxy::stats::ReportPart;
@@ -138,6 +139,12 @@ fn running() -> (Cluster, usize) {
     (cluster, client)
 }
 
+fn command(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put(&mut bytes);
+    bytes
+}
+
 #[test]
 fn one_that_runs_again_goes_along_with_a_session_that_has_to_leave() {
     let (mut cluster, client) = running();
@@ -190,5 +197,22 @@ fn what_a_read_beside_a_transaction_loses_is_not_the_transactions() {
     cluster.bench.publish_rules(rules, groups(&cluster));
     assert!(!cluster.lets_replays_first());
     cluster.bench.pass_ms(50);
+    assert!(cluster.bench.is_answered(client));
+}
+
+#[test]
+fn a_part_that_was_killed_gives_its_locks_back_at_once() {
+    let (mut cluster, client) = running();
+    let killer = cluster.bench.client(0, "app");
+    let id = cluster.bench.clients[client].connection_id;
+    cluster.bench.holds = true;
+    cluster.bench.query(killer, &format!("KILL QUERY {id}"));
+    cluster.bench.holds = false;
+    cluster.release_in_transaction();
+    cluster.bench.release_one();
+    cluster.bench.pass_ms(20);
+    assert!(cluster.bench.conns.iter().all(|conn| !conn.is_in_transaction), "{:?}", cluster.bench.log);
+    assert!(!cluster.lets_replays_first());
+    cluster.bench.send(client, &command(put_reset_connection));
     assert!(cluster.bench.is_answered(client));
 }
