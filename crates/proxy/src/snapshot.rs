@@ -271,9 +271,9 @@ impl Drop for Held {
 }
 
 impl Holding {
-    /// A transaction was interrupted, and is to run again.
-    pub fn replay_turn(self: &Arc<Self>) -> ReplayTurn {
-        if self.replays.fetch_add(1, Ordering::AcqRel) == 0 {
+    /// A transaction was interrupted, and is to run again. Where it is not the first time for it, nobody waits for longer.
+    pub fn replay_turn(self: &Arc<Self>, is_first: bool) -> ReplayTurn {
+        if self.replays.fetch_add(1, Ordering::AcqRel) == 0 && is_first {
             self.begin_replays_anew();
         }
         ReplayTurn(self.clone())
@@ -316,9 +316,7 @@ impl ReplayTurn {
 
 impl Drop for ReplayTurn {
     fn drop(&mut self) {
-        if self.0.replays.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.replays_first_until.store(0, Ordering::Release);
-        }
+        self.0.replays.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

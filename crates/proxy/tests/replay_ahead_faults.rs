@@ -9,7 +9,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::interrupted::{Cluster, UPDATE};
-use weir_protocol::command::put_reset_connection;
+use weir_protocol::command::{
+    ChangeUser, put_change_user, put_ping, put_query, put_reset_connection, put_stmt_close,
+};
+use weir_protocol::handshake::MYSQL_NATIVE_PASSWORD;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_proxy::stats::ReportPart;
@@ -139,10 +142,43 @@ fn running() -> (Cluster, usize) {
     (cluster, client)
 }
 
+/// The same while it waits for a connection.
+fn dialing() -> (Cluster, usize) {
+    let mut cluster = Cluster::new();
+    let client = cluster.interrupted();
+    cluster.bench.greets_late = true;
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(20);
+    assert!(cluster.lets_replays_first());
+    (cluster, client)
+}
+
+fn greet(cluster: &mut Cluster) {
+    cluster.bench.greets_late = false;
+    while cluster.bench.greet_last() {}
+    cluster.bench.pass_ms(20);
+}
+
 fn command(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     put(&mut bytes);
     bytes
+}
+
+fn query(sql: &str) -> Vec<u8> {
+    command(|out| put_query(out, sql.as_bytes()))
+}
+
+fn change_user() -> Vec<u8> {
+    let change = ChangeUser {
+        user: b"app",
+        auth_data: b"",
+        database: b"",
+        collation: Some(45),
+        auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
+        attributes: Default::default(),
+    };
+    command(|out| put_change_user(out, &change, support::MODERN))
 }
 
 #[test]
@@ -215,4 +251,66 @@ fn a_part_that_was_killed_gives_its_locks_back_at_once() {
     assert!(!cluster.lets_replays_first());
     cluster.bench.send(client, &command(put_reset_connection));
     assert!(cluster.bench.is_answered(client));
+}
+
+#[test]
+fn who_is_about_to_log_in_anew_keeps_nobody_waiting() {
+    let (mut cluster, client) = dialing();
+    cluster.bench.send(client, &change_user());
+    assert!(!cluster.lets_replays_first());
+    cluster.write(&[0, 1]);
+    cluster.write(&[1]);
+    assert!(!cluster.lets_replays_first());
+}
+
+#[test]
+fn a_part_of_a_command_keeps_nobody_waiting_and_a_whole_one_does() {
+    let (mut cluster, client) = dialing();
+    let insert = query(INSERT);
+    cluster.bench.send(client, &insert[..3]);
+    assert!(!cluster.lets_replays_first());
+    cluster.bench.send(client, &insert[3..]);
+    assert!(cluster.lets_replays_first());
+    greet(&mut cluster);
+    assert_eq!(cluster.texts(), ["BEGIN", UPDATE, INSERT]);
+    assert!(cluster.bench.is_answered(client));
+    assert!(!cluster.lets_replays_first());
+}
+
+#[test]
+fn the_half_second_does_not_begin_anew_with_what_else_its_client_sends() {
+    let (mut cluster, client) = dialing();
+    for _ in 0..60 {
+        cluster.bench.pass_ms(10);
+        cluster.bench.query(client, "SET weir_consistency = 'session'");
+        assert!(cluster.bench.is_answered(client));
+    }
+    assert!(!cluster.lets_replays_first());
+}
+
+#[test]
+fn a_session_whose_user_is_gone_keeps_nobody_waiting() {
+    let mut cluster = Cluster::held_by(Holding::new(Some(Duration::from_millis(100)), 10));
+    let client = cluster.interrupted();
+    cluster.bench.pass_ms(200);
+    cluster.bench.users.remove(0);
+    cluster.write(&[1]);
+    assert!(!cluster.lets_replays_first());
+    let (code, _) = support::run(&mut cluster.bench, client, INSERT).unwrap();
+    assert_eq!(code, 1045);
+}
+
+#[test]
+fn what_weir_answers_itself_does_not_keep_it_from_running_again() {
+    let set = query("SET weir_consistency = 'session'");
+    for bytes in [command(put_ping), command(|out| put_stmt_close(out, 7)), set] {
+        let (mut cluster, client) = dialing();
+        cluster.bench.send(client, &bytes);
+        cluster.bench.clients[client].got.clear();
+        assert!(cluster.lets_replays_first(), "{bytes:?}");
+        greet(&mut cluster);
+        assert_eq!(cluster.texts(), ["BEGIN", UPDATE], "{bytes:?}");
+        assert_eq!(cluster.bench.reply(client), None, "{bytes:?}");
+        assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    }
 }

@@ -22,10 +22,13 @@ impl Work<'_> {
             }
             _ => {}
         }
-        self.replay_gives_way();
-        let session = &mut *self.session;
-        session.input.inbox.extend_from_slice(bytes);
+        let is_replay = self.session.is_replaying_ahead();
+        self.session.input.inbox.extend_from_slice(bytes);
+        if is_replay {
+            self.replay_gives_way();
+        }
         // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
+        let session = &*self.session;
         let is_busy = match &session.phase {
             Phase::Idle => session.diagnostics.fetching > 0,
             Phase::Login(login) => login.is_checking(),
@@ -39,6 +42,9 @@ impl Work<'_> {
         }
         if !waits {
             self.advance();
+        }
+        if is_replay {
+            self.replay_goes_on();
         }
     }
 

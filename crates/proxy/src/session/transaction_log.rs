@@ -46,6 +46,8 @@ pub(crate) struct TransactionLog {
     pub lost_on: Option<ServerIndex>,
     /// It is about to run again, before others write.
     pub turn: Option<ReplayTurn>,
+    /// It has been since it was interrupted, perhaps several times.
+    pub has_had_turn: bool,
     /// How often it was begun again.
     pub attempts: u8,
     /// Where it was begun.
@@ -258,7 +260,8 @@ impl TransactionLog {
         (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
         (self.bytes_max, self.marks_commits) = (0, false);
-        (self.lost_at, self.lost_on, self.turn, self.has_left_server) = (0, None, None, false);
+        (self.lost_at, self.lost_on, self.has_left_server) = (0, None, false);
+        (self.turn, self.has_had_turn) = (None, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

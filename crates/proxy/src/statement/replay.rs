@@ -472,6 +472,7 @@ impl Work<'_> {
         let Some(log) = &mut self.session.transaction.log else { return };
         let replay = log.replay.take().unwrap_or_default();
         let is_id_known = log.begun_with_id.is_some() || replay.id == InsertId::Same;
+        log.has_had_turn = false;
         self.leave_turn();
         if is_id_known {
             self.session.diagnostics.is_insert_id_lost = false;

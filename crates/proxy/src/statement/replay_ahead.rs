@@ -60,7 +60,8 @@ impl Pools {
         let log = session.transaction.log.as_mut();
         let Some(log) = log.filter(|log| log.turn.is_none() && !log.is_on_reader) else { return };
         let holding = self.groups.get(&log.hostgroup).and_then(|group| group.holding.as_ref());
-        log.turn = holding.map(|holding| holding.replay_turn());
+        let is_first = !std::mem::replace(&mut log.has_had_turn, true);
+        log.turn = holding.map(|holding| holding.replay_turn(is_first));
     }
 }
 
@@ -158,19 +159,39 @@ impl Work<'_> {
             return false;
         }
         if !self.session.transaction.log.as_ref().is_some_and(|log| log.is_on_reader) {
-            self.pools.take_turn_for_replay(self.session);
-            self.replay_ahead();
+            self.replay_first();
         }
         true
     }
 
+    /// The session's transaction has lost, or left, its server: it goes first, at once if its client is between two statements.
+    pub(crate) fn replay_first(&mut self) {
+        match self.session.phase {
+            Phase::Idle => self.replay_ahead(),
+            Phase::Running | Phase::Waiting(_) | Phase::Held => self.pools.take_turn_for_replay(self.session),
+            // Nothing runs of which others would have to wait for the end.
+            Phase::Login(_) | Phase::Settling | Phase::Asking(_) | Phase::Closing => {}
+        }
+    }
+
     /// The client asks for something while its transaction waits for a server: that decides what becomes of it.
     pub(crate) fn replay_gives_way(&mut self) {
-        let is_replay = self.session.execution.plan.kind() == CommandKind::Replay;
-        if is_replay && matches!(self.session.phase, Phase::Waiting(_)) && self.session.lease().is_none() {
+        if matches!(self.session.phase, Phase::Waiting(_)) && self.session.lease().is_none() {
             self.pools.leave_queues(self.session);
-            self.session.execution.plan = self.session.execution.plan.as_query();
-            self.session.phase = Phase::Idle;
+            self.session.end_replay_ahead();
+        }
+    }
+
+    /// What the client has asked for meanwhile has begun, or is answered: then its transaction runs again, unless there is more
+    /// to come of the client's. Others wait only for what runs.
+    pub(crate) fn replay_goes_on(&mut self) {
+        let session = &*self.session;
+        let is_idle = matches!(session.phase, Phase::Idle) && session.input.inbox.is_empty();
+        if is_idle && session.is_to_replay() && self.pools.has_lost_writer(session) {
+            self.replay_ahead();
+        }
+        if !matches!(self.session.phase, Phase::Running | Phase::Waiting(_) | Phase::Held) {
+            self.leave_turn();
         }
     }
 }

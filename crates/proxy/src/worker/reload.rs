@@ -86,8 +86,7 @@ impl Worker {
         }
         self.pools.look_again(Nanos::MAX);
         for key in self.sessions.interrupted(&self.pools) {
-            self.pools.take_turn_for_replay(&mut self.sessions[key]);
-            self.work(key).replay_ahead();
+            self.work(key).replay_first();
         }
         self.unpark();
     }
