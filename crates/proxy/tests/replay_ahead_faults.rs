@@ -9,10 +9,13 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::interrupted::{Cluster, UPDATE};
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{
-    ChangeUser, put_change_user, put_ping, put_query, put_reset_connection, put_stmt_close,
+    ChangeUser, put_change_user, put_ping, put_query, put_quit, put_reset_connection, put_stmt_close,
 };
 use weir_protocol::handshake::MYSQL_NATIVE_PASSWORD;
+use weir_protocol::ok::OkPacket;
+use weir_protocol::status::StatusFlags;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_proxy::stats::ReportPart;
@@ -313,4 +316,49 @@ fn what_weir_answers_itself_does_not_keep_it_from_running_again() {
         assert_eq!(cluster.bench.reply(client), None, "{bytes:?}");
         assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
     }
+}
+
+#[test]
+fn a_ping_is_answered_while_it_runs_again() {
+    let (mut cluster, client) = running();
+    cluster.bench.send(client, &command(put_ping));
+    let reply = cluster.bench.reply(client).unwrap();
+    let ok = OkPacket::parse(&reply, Capabilities::PROTOCOL_41).unwrap();
+    assert!(ok.status.contains(StatusFlags::IN_TRANS));
+    cluster.release_in_transaction();
+    cluster.bench.pass_ms(20);
+    assert_eq!(cluster.texts(), [UPDATE], "it has gone on where it was");
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+}
+
+/// A statement that runs again may wait for a lock.
+#[test]
+fn what_ends_it_does_not_wait_for_its_end() {
+    let reset = command(put_reset_connection);
+    for bytes in [query("/* of a driver */ ROLLBACK"), reset, change_user()] {
+        let (mut cluster, client) = running();
+        cluster.bench.send(client, &bytes);
+        let reply = cluster.bench.reply(client).unwrap();
+        assert_ne!(reply[0], 0xFF, "{bytes:?}");
+        assert!(!cluster.lets_replays_first(), "{bytes:?}");
+        cluster.bench.pass_ms(50);
+        assert!(cluster.bench.conns.iter().all(|conn| !conn.is_in_transaction), "{bytes:?}");
+    }
+    let (mut cluster, client) = running();
+    cluster.bench.send(client, &command(put_quit));
+    cluster.bench.pass_ms(20);
+    assert_eq!(cluster.bench.cores[0].census().sessions, 0);
+    assert!(!cluster.lets_replays_first());
+}
+
+/// All else is taken up behind it.
+#[test]
+fn what_does_not_end_it_waits_for_its_end() {
+    let (mut cluster, client) = running();
+    cluster.bench.query(client, INSERT);
+    assert_eq!((cluster.bench.reply(client), cluster.texts().len()), (None, 0));
+    cluster.release_in_transaction();
+    cluster.bench.pass_ms(20);
+    assert!(cluster.bench.is_answered(client));
+    assert_eq!(cluster.texts(), [UPDATE, INSERT]);
 }

@@ -8,7 +8,10 @@
 //! Where only the connection was lost, the next statement is waited for: somebody may have ended it for its locks.
 
 use foldhash::HashMap;
+use weir_protocol::command::{Command, query_attributes_len};
+use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::pin::Pins;
+use weir_sql::Kind;
 
 use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
@@ -174,12 +177,15 @@ impl Work<'_> {
         }
     }
 
-    /// The client asks for something while its transaction waits for a server: that decides what becomes of it.
+    /// The client asks for something while its transaction waits for a server: that decides what becomes of it. One that runs
+    /// again gives way only to what ends it.
     pub(crate) fn replay_gives_way(&mut self) {
-        if matches!(self.session.phase, Phase::Waiting(_)) && self.session.lease().is_none() {
-            self.pools.leave_queues(self.session);
-            self.session.end_replay_ahead();
+        match self.session.phase {
+            Phase::Waiting(_) if self.session.lease().is_none() => self.pools.leave_queues(self.session),
+            Phase::Running if self.session.ends_transaction_next() => self.undo_on_lease(),
+            _ => return,
         }
+        self.session.end_replay_ahead();
     }
 
     /// What the client has asked for meanwhile has begun, or is answered: then its transaction runs again, unless there is more
@@ -201,6 +207,25 @@ impl Session {
     pub(crate) fn is_interrupted_between_statements(&self) -> bool {
         let is_idle = matches!(self.phase, Phase::Idle) && self.input.upload.is_none();
         is_idle && self.is_to_replay() && !self.awaits_outcome()
+    }
+
+    /// Whether its client has sent, whole, what ends its transaction without a trace.
+    fn ends_transaction_next(&self) -> bool {
+        let inbox = &self.input.inbox;
+        let len = Header::parse(inbox).map_or(0, |header| header.len);
+        let Some((code, text)) = inbox.get(HEADER_LEN..HEADER_LEN + len).and_then(<[u8]>::split_first) else {
+            return false;
+        };
+        match Command::parse(*code) {
+            Some(Command::Quit | Command::ResetConnection | Command::ChangeUser) => true,
+            Some(Command::Query) => {
+                let attributes = if self.has_query_attributes() { query_attributes_len(text) } else { Ok(0) };
+                let text = attributes.ok().and_then(|len| text.get(len..)).unwrap_or_default();
+                let statement = weir_sql::scan(text, self.tracked.dialect);
+                statement.kind == Kind::Rollback && !statement.multi
+            }
+            _ => false,
+        }
     }
 }
 
