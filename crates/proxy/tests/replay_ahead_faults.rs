@@ -19,7 +19,7 @@ use weir_protocol::status::StatusFlags;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::{Holding, Hostgroup};
 use weir_proxy::stats::ReportPart;
-use weir_routing::{Options, QueryRule, Rules};
+use weir_routing::{Options, QueryRule, ReplayMode, Rules};
 
 const INSERT: &str = "INSERT INTO t VALUES (2)";
 
@@ -361,4 +361,65 @@ fn what_does_not_end_it_waits_for_its_end() {
     cluster.bench.pass_ms(20);
     assert!(cluster.bench.is_answered(client));
     assert_eq!(cluster.texts(), [UPDATE, INSERT]);
+}
+
+/// A cluster of two writers, of which 0 is to be lost: a client with a transaction there, and one that keeps its connection to
+/// the other.
+fn keeping(user: &str, statements: &[&str], keeps_connections: bool) -> (Cluster, usize) {
+    let mut cluster = Cluster::new();
+    let mut account = support::account("keeps", 0);
+    let row = &mut Arc::get_mut(&mut account).unwrap().user;
+    let row = Arc::make_mut(row);
+    row.fast_forward = user == "fast_forward";
+    row.transactions.replay = Some(ReplayMode::Off);
+    cluster.bench.users.push(account);
+    cluster.publish(Hostgroup { keeps_connections, ..cluster.writers(&[1]) });
+    let keeps = cluster.bench.client(0, "keeps");
+    for sql in statements {
+        assert_eq!(support::run(&mut cluster.bench, keeps, sql), None);
+    }
+    let of_others =
+        |cluster: &Cluster, servers: &[usize]| Hostgroup { keeps_connections, ..cluster.writers(servers) };
+    cluster.publish(of_others(&cluster, &[0, 1]));
+    // It comes back slowly.
+    cluster.bench.pass_ms(6_000);
+    for _ in 0..4 {
+        cluster.begun("app");
+    }
+    assert!(cluster.bench.count(0) > 0);
+    cluster.bench.log.clear();
+    cluster.bench.holds = true;
+    cluster.bench.lose(0);
+    cluster.publish(of_others(&cluster, &[1]));
+    cluster.bench.holds = false;
+    assert!(cluster.lets_replays_first());
+    (cluster, keeps)
+}
+
+#[test]
+fn who_keeps_a_connection_writes_behind_them_too() {
+    for (user, statements, keeps_connections) in [
+        ("pinned", &["SELECT GET_LOCK('a', 1)"][..], false),
+        ("fast_forward", &[INSERT], false),
+        ("multiplex", &[INSERT], true),
+        ("replay is off", &["BEGIN", INSERT], false),
+    ] {
+        let (mut cluster, keeps) = keeping(user, statements, keeps_connections);
+        cluster.bench.query(keeps, "INSERT INTO t VALUES (3)");
+        cluster.bench.pass_ms(10);
+        assert!(!cluster.texts().iter().any(|text| text.ends_with("(3)")), "{user}");
+        while cluster.bench.conns.iter().any(|conn| conn.held) {
+            cluster.release_in_transaction();
+        }
+        cluster.bench.pass_ms(50);
+        assert!(cluster.texts().iter().any(|text| text.ends_with("(3)")), "{user}");
+        assert!(cluster.bench.is_answered(keeps), "{user}");
+    }
+}
+
+#[test]
+fn what_gives_locks_back_waits_for_nobody() {
+    let (mut cluster, keeps) = keeping("replay is off", &["BEGIN", INSERT], false);
+    cluster.bench.query(keeps, "COMMIT");
+    assert!(cluster.bench.is_answered(keeps));
 }

@@ -45,6 +45,8 @@ pub(crate) struct Pools {
     pub news: VecDeque<News>,
     pub turns: VecDeque<Turn>,
     pub wait_limits: WaitLimits,
+    /// Those of all clusters.
+    pub holdings: Vec<Arc<Holding>>,
     /// Some hostgroup has a retry buffer.
     pub buffers_results: bool,
     /// Logs of transactions that are over, for the next ones.
@@ -69,6 +71,7 @@ impl Pools {
             news: VecDeque::new(),
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
+            holdings: Vec::new(),
             spare_logs: Vec::new(),
             outcomes: OutcomeRows::default(),
             buffers_results: false,

@@ -13,7 +13,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::keys::{Nanos, ServerIndex};
+use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::pool::pools::{Group, Pools};
 use crate::session::Session;
@@ -55,6 +55,17 @@ impl Pools {
         }
     }
 
+    /// Whoever writes to a cluster looks at these first.
+    pub(crate) fn note_holdings(&mut self) {
+        let writers = self.groups.values().filter(|group| group.reader_hostgroup.is_some());
+        self.holdings = writers.filter_map(|group| group.holding.clone()).collect();
+    }
+
+    /// Whether interrupted transactions are to run again anywhere.
+    fn has_replays(&self) -> bool {
+        self.holdings.iter().any(|holding| holding.has_replays())
+    }
+
     /// The session's transaction is interrupted: others let it go first.
     pub(crate) fn take_turn_for_replay(&self, session: &mut Session) {
         if !session.pins.pins().contains(Pins::TRANSACTION) {
@@ -71,7 +82,10 @@ impl Pools {
 impl Work<'_> {
     /// Has a session that looks for a server of this hostgroup wait while others' transactions go first. False if it may go on.
     pub(crate) fn waits_for_replays(&mut self, hostgroup: u32) -> bool {
-        if self.session.is_to_replay() || !self.session.execution.plan.may_have_effects() {
+        if !self.pools.has_replays()
+            || self.session.is_to_replay()
+            || !self.session.execution.plan.may_have_effects()
+        {
             return false;
         }
         let group = self.pools.groups.get(&hostgroup);
@@ -92,16 +106,21 @@ impl Work<'_> {
         true
     }
 
-    /// The same in the middle of a transaction, which may have run again itself. False also for what ends it: that gives its locks
-    /// back.
-    pub(crate) fn waits_for_replays_on_lease(&mut self) -> bool {
-        let session = &*self.session;
-        let Some(log) = &session.transaction.log else { return false };
-        let plan = &session.execution.plan;
-        if plan.is_boundary() || !plan.may_have_effects() || session.input.upload.is_some() {
+    /// The same for a session that keeps its connection: for its transaction, which may have run again itself, for something
+    /// else, or always. False also for what ends that: it gives its locks back.
+    pub(crate) fn waits_for_replays_on_lease(&mut self, lease: ConnectionKey) -> bool {
+        if !self.pools.has_replays() {
             return false;
         }
-        let group = self.pools.groups.get(&log.hostgroup);
+        let session = &*self.session;
+        let plan = &session.execution.plan;
+        let is_end = plan.is_boundary() || plan.kind() == CommandKind::Reset;
+        // Others have waited before they were given it.
+        let keeps_it = session.transaction.log.is_some() || self.pools.stays(session);
+        if is_end || !plan.may_have_effects() || session.input.upload.is_some() || !keeps_it {
+            return false;
+        }
+        let group = self.pools.groups.get(&self.pools.connections[lease].hostgroup);
         if !group.is_some_and(|group| group.lets_replays_first(self.ctx.now)) {
             return false;
         }

@@ -69,6 +69,7 @@ impl Worker {
         self.pools.note_absences(&groups);
         self.pools.groups = groups;
         self.pools.take_wait_limits(&self.ctx);
+        self.pools.note_holdings();
         self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
         self.pools.update_readings(&mut self.ctx);
         for key in self.sessions.renew_accounts(&self.ctx, &mut self.pools) {
