@@ -156,6 +156,8 @@ pub struct Hostgroup {
     pub absent: String,
     /// How statements are shared between the members.
     pub balancing: Balancing,
+    /// It has no members because its writer is being moved on purpose: who that will be is not known yet.
+    pub is_held: bool,
     /// How its sessions wait for a server, if it belongs to a cluster.
     pub holding: Option<Arc<Holding>>,
     /// Results of reads up to this size are held back until they are complete, so that a read whose server dies in the

@@ -423,3 +423,23 @@ fn what_gives_locks_back_waits_for_nobody() {
     cluster.bench.query(keeps, "COMMIT");
     assert!(cluster.bench.is_answered(keeps));
 }
+
+/// A switchover that is undone: the writer stays what it was.
+#[test]
+fn where_only_the_connection_was_lost_in_a_switchover_that_is_known_afterwards() {
+    for writer in [0, 1] {
+        let mut cluster = Cluster::new();
+        let client = cluster.begun("app");
+        cluster.bench.log.clear();
+        cluster.publish(Hostgroup { is_held: true, ..cluster.writers(&[]) });
+        cluster.bench.lose(0);
+        cluster.bench.pass_ms(50);
+        assert!(cluster.lets_replays_first(), "it may be lost");
+        cluster.write(&[writer]);
+        cluster.bench.pass_ms(50);
+        assert!(!cluster.lets_replays_first());
+        let again = if writer == 0 { &[][..] } else { &["BEGIN", UPDATE] };
+        assert_eq!(cluster.texts(), again);
+        assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    }
+}

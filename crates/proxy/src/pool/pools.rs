@@ -132,6 +132,8 @@ pub(crate) struct Pool {
 pub(crate) struct Group {
     pub(crate) members: Vec<GroupMember>,
     pub(crate) reader_hostgroup: Option<u32>,
+    /// It has no members because its writer is being moved on purpose.
+    pub(crate) is_held: bool,
     pub(crate) is_replicated: bool,
     /// It has one member, which has taken the writes of its cluster since then.
     pub(crate) sole_writer_since: Option<Nanos>,

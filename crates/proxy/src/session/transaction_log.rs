@@ -44,6 +44,8 @@ pub(crate) struct TransactionLog {
     pub has_left_server: bool,
     /// The server with which it was lost.
     pub lost_on: Option<ServerIndex>,
+    /// That may be the writer still: its hostgroup was held.
+    pub is_lost_in_hold: bool,
     /// It is about to run again, before others write.
     pub turn: Option<ReplayTurn>,
     /// It has been since it was interrupted, perhaps several times.
@@ -261,7 +263,7 @@ impl TransactionLog {
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
         (self.bytes_max, self.marks_commits) = (0, false);
         (self.lost_at, self.lost_on, self.has_left_server) = (0, None, false);
-        (self.turn, self.has_had_turn) = (None, false);
+        (self.turn, self.has_had_turn, self.is_lost_in_hold) = (None, false, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

@@ -98,6 +98,7 @@ impl Work<'_> {
         }
         if self.session.stay.detour.is_none() {
             self.session.note_server_left(Some(lost.server));
+            self.pools.note_hold(self.session);
         }
         // Where only the connection was lost, others are not to wait for its locks.
         let is_server_lost = self.pools.has_lost_writer(self.session);

@@ -140,6 +140,18 @@ impl Work<'_> {
         }
     }
 
+    /// Its server writes on: nobody waits for it, and if its client is between two statements the next one is waited for.
+    pub(crate) fn replay_behind_others(&mut self) {
+        self.leave_turn();
+        if let Some(log) = &mut self.session.transaction.log {
+            log.is_lost_in_hold = false;
+        }
+        if self.session.is_replaying_ahead() && matches!(self.session.phase, Phase::Waiting(_)) {
+            self.pools.leave_queues(self.session);
+            self.session.end_replay_ahead();
+        }
+    }
+
     /// Runs the transaction again of a session that is between two statements. If that can't be now, the next statement tries it
     /// again.
     pub(crate) fn replay_ahead(&mut self) {
@@ -258,5 +270,20 @@ impl Pools {
             group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
         };
         log.lost_on.is_some_and(|server| !writes(server))
+    }
+
+    /// The session's transaction has lost its connection: where a hostgroup is held, nobody knows yet whether that is all.
+    pub(crate) fn note_hold(&self, session: &mut Session) {
+        let Some(log) = &mut session.transaction.log else { return };
+        log.is_lost_in_hold = self.groups.get(&log.hostgroup).is_some_and(|group| group.is_held);
+    }
+
+    /// Whether it turns out, now that its hostgroup is held no more, that only its connection was lost.
+    pub(crate) fn has_writer_back(&self, session: &Session) -> bool {
+        let log = session.transaction.log.as_ref().filter(|log| log.is_lost_in_hold);
+        let group = log.and_then(|log| self.groups.get(&log.hostgroup));
+        group.is_some_and(|group| !group.members.is_empty())
+            && session.is_to_replay()
+            && !self.has_lost_writer(session)
     }
 }

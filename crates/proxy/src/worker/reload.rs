@@ -44,6 +44,7 @@ impl Worker {
                     .and_then(|_| sole_writer_since(&members, known, is_known, self.ctx.now)),
                 members,
                 reader_hostgroup: hostgroup.reader_hostgroup,
+                is_held: hostgroup.is_held,
                 is_replicated: hostgroup.is_replicated,
                 consistency: hostgroup.consistency,
                 reads: hostgroup.reads,
@@ -86,6 +87,9 @@ impl Worker {
             self.pools.reroute_waiters(server);
         }
         self.pools.look_again(Nanos::MAX);
+        for key in self.sessions.keys_of(|session| self.pools.has_writer_back(session)) {
+            self.work(key).replay_behind_others();
+        }
         for key in self.sessions.interrupted(&self.pools) {
             self.work(key).replay_first();
         }
