@@ -5,7 +5,8 @@
 //! transaction can't have the same answers again. So it does not wait for its client's next statement, and what else is to be
 //! written waits until it is done, for half a second at most. Other Weirs don't wait.
 //!
-//! Where only the connection was lost, the next statement is waited for: somebody may have ended it for its locks.
+//! Where only the connection was lost, the next statement is waited for: somebody may have ended it for its locks. So it is
+//! where the transaction was on a reader.
 
 use foldhash::HashMap;
 use weir_protocol::command::{Command, query_attributes_len};
