@@ -124,6 +124,8 @@ pub struct Hostgroup {
     pub absent: String,
     /// How statements are shared between the members.
     pub balancing: Balancing,
+    /// It has no members because its writer is being moved on purpose: who that will be is not known yet.
+    pub is_held: bool,
     /// How its sessions wait for a server, if it belongs to a cluster.
     pub holding: Option<Arc<Holding>>,
     /// Results of reads up to this size are held back until they are complete, so that a read whose server dies in the
@@ -239,9 +241,9 @@ impl Drop for Held {
 }
 
 impl Holding {
-    /// A transaction was interrupted, and is to run again.
-    pub fn replay_turn(self: &Arc<Self>) -> ReplayTurn {
-        if self.replays.fetch_add(1, Ordering::AcqRel) == 0 {
+    /// A transaction was interrupted, and is to run again. Where it is not the first time for it, nobody waits for longer.
+    pub fn replay_turn(self: &Arc<Self>, is_first: bool) -> ReplayTurn {
+        if self.replays.fetch_add(1, Ordering::AcqRel) == 0 && is_first {
             self.begin_replays_anew();
         }
         ReplayTurn(self.clone())
@@ -284,9 +286,7 @@ impl ReplayTurn {
 
 impl Drop for ReplayTurn {
     fn drop(&mut self) {
-        if self.0.replays.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.replays_first_until.store(0, Ordering::Release);
-        }
+        self.0.replays.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -4,69 +4,7 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use support::bench::Bench;
-use weir_config::MysqlVariables;
-use weir_protocol::ok::{OK_HEADER, OkPacket};
-use weir_protocol::status::StatusFlags;
-use weir_proxy::snapshot::{Holding, Hostgroup};
-use weir_routing::ReplayMode;
-
-const UPDATE: &str = "UPDATE t SET a = 1";
-
-fn writers(holding: &Arc<Holding>, servers: &[usize]) -> Hostgroup {
-    Hostgroup {
-        reader_hostgroup: Some(1),
-        holding: Some(holding.clone()),
-        transaction_replay: ReplayMode::Safe,
-        transaction_replay_max_bytes: 64 << 10,
-        ..support::hostgroup(servers.iter().copied())
-    }
-}
-
-/// Two workers in front of a writer, and of one that may follow.
-struct Cluster {
-    bench: Bench,
-    holding: Arc<Holding>,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let holding = Arc::new(Holding::new(None, 100));
-        let bench = Bench::new(2, &[10, 10], writers(&holding, &[0]), MysqlVariables::default());
-        Self { bench, holding }
-    }
-
-    /// These servers write from now on.
-    fn write(&mut self, servers: &[usize]) {
-        self.bench.publish(self.bench.servers.clone(), writers(&self.holding, servers));
-    }
-
-    /// A client with an open transaction, whose server is lost, and is the writer no more.
-    fn interrupted(&mut self) -> usize {
-        let client = self.bench.client(0, "app");
-        for sql in ["BEGIN", UPDATE] {
-            assert_eq!(support::run(&mut self.bench, client, sql), None);
-        }
-        self.bench.log.clear();
-        self.bench.lose(0);
-        self.bench.pass_ms(50);
-        self.write(&[]);
-        self.bench.pass_ms(50);
-        assert_eq!((self.bench.reply(client), &*self.bench.log), (None, &[][..]));
-        client
-    }
-
-    fn lets_replays_first(&self) -> bool {
-        self.holding.lets_replays_first(self.bench.now)
-    }
-}
-
-/// What servers got of clients meanwhile.
-fn texts(bench: &mut Bench) -> Vec<String> {
-    std::mem::take(&mut bench.log).into_iter().map(|(_, text)| text).collect()
-}
+use support::interrupted::{Cluster, UPDATE};
 
 #[test]
 fn between_two_statements_it_runs_again_without_being_asked() {
@@ -75,11 +13,11 @@ fn between_two_statements_it_runs_again_without_being_asked() {
     cluster.write(&[1]);
     cluster.bench.pass_ms(1_000);
     assert_eq!(
-        (texts(&mut cluster.bench), cluster.bench.reply(client)),
+        (cluster.texts(), cluster.bench.reply(client)),
         (vec!["BEGIN".to_owned(), UPDATE.to_owned()], None)
     );
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
-    assert_eq!(texts(&mut cluster.bench), ["COMMIT"]);
+    assert_eq!(cluster.texts(), ["COMMIT"]);
 }
 
 #[test]
@@ -93,7 +31,7 @@ fn others_write_behind_it_whoever_serves_them() {
     cluster.write(&[1]);
     cluster.bench.pass_ms(1_000);
     let insert = || "INSERT INTO t VALUES (2)".to_owned();
-    assert_eq!(texts(&mut cluster.bench), ["BEGIN".to_owned(), UPDATE.to_owned(), insert(), insert()]);
+    assert_eq!(cluster.texts(), ["BEGIN".to_owned(), UPDATE.to_owned(), insert(), insert()]);
     assert!(others.into_iter().all(|other| cluster.bench.is_answered(other)));
     assert!(!cluster.lets_replays_first());
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
@@ -114,7 +52,7 @@ fn what_a_transaction_does_next_waits_for_the_others_too() {
     cluster.write(&[1]);
     cluster.bench.pass_ms(1_000);
     let at = |texts: &[String], sql: &str| texts.iter().position(|text| text == sql).unwrap();
-    let texts = texts(&mut cluster.bench);
+    let texts = cluster.texts();
     assert!(at(&texts, UPDATE) < at(&texts, "INSERT INTO t VALUES (2)"), "{texts:?}");
     for client in [first, second] {
         assert!(cluster.bench.is_answered(client));
@@ -153,13 +91,13 @@ fn what_has_become_of_it_is_told_with_the_next_statement() {
     cluster.write(&[1]);
     cluster.bench.pass_ms(1_000);
     assert_eq!(
-        (texts(&mut cluster.bench), cluster.bench.reply(client)),
+        (cluster.texts(), cluster.bench.reply(client)),
         (vec!["BEGIN".to_owned(), UPDATE.to_owned()], None)
     );
     assert!(!cluster.lets_replays_first());
     let (code, message) = support::run(&mut cluster.bench, client, "INSERT INTO t VALUES (3)").unwrap();
     assert!(code == 1213 && message.contains("another answer"), "{code}: {message}");
-    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(cluster.texts(), [""; 0]);
     assert_eq!(support::run(&mut cluster.bench, client, "INSERT INTO t VALUES (4)"), None);
 }
 
@@ -172,7 +110,7 @@ fn where_a_server_comes_late_it_runs_again_then() {
     assert!(!cluster.lets_replays_first(), "others have waited for long enough");
     cluster.write(&[1]);
     cluster.bench.pass_ms(50);
-    assert_eq!(texts(&mut cluster.bench), ["BEGIN", UPDATE]);
+    assert_eq!(cluster.texts(), ["BEGIN", UPDATE]);
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
 }
 
@@ -198,7 +136,7 @@ fn what_would_commit_it_before_it_has_run_again_is_refused() {
         cluster.bench.pass_ms(2_000);
         let told = cluster.bench.error(client);
         assert!(told.as_ref().is_some_and(|(code, _)| *code == 1213), "{sql}: {told:?}");
-        assert_eq!(texts(&mut cluster.bench), [""; 0], "{sql}");
+        assert_eq!(cluster.texts(), [""; 0], "{sql}");
     }
 }
 
@@ -216,9 +154,9 @@ fn where_only_the_connection_was_lost_the_next_statement_is_waited_for() {
     cluster.write(&[0]);
     cluster.bench.pass_ms(1_000);
     assert!(!cluster.lets_replays_first());
-    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(cluster.texts(), [""; 0]);
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
-    assert_eq!(texts(&mut cluster.bench), ["BEGIN", UPDATE, "COMMIT"]);
+    assert_eq!(cluster.texts(), ["BEGIN", UPDATE, "COMMIT"]);
 }
 
 #[test]
@@ -230,10 +168,10 @@ fn the_half_second_begins_with_the_next_writer_however_long_that_takes() {
     cluster.bench.query(in_flight, "INSERT INTO t VALUES (3)");
     cluster.bench.query(other, "INSERT INTO t VALUES (2)");
     cluster.bench.pass_ms(3_000);
-    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(cluster.texts(), [""; 0]);
     cluster.write(&[1]);
     cluster.bench.pass_ms(1_000);
-    assert_eq!(texts(&mut cluster.bench)[..2], ["BEGIN", UPDATE]);
+    assert_eq!(cluster.texts()[..2], ["BEGIN", UPDATE]);
     assert!(cluster.bench.is_answered(other) && cluster.bench.is_answered(in_flight));
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
 }
@@ -247,7 +185,7 @@ fn who_rolls_back_or_only_pings_waits_for_no_server() {
     assert!(!cluster.lets_replays_first());
     cluster.write(&[1]);
     cluster.bench.pass_ms(100);
-    assert_eq!(texts(&mut cluster.bench), [""; 0]);
+    assert_eq!(cluster.texts(), [""; 0]);
 }
 
 /// What has run again until then would hold its locks beside what runs again next.
@@ -259,13 +197,12 @@ fn one_that_is_killed_on_its_way_leaves_nothing_behind() {
     cluster.bench.holds = true;
     cluster.write(&[1]);
     cluster.bench.pass_ms(50);
-    assert_eq!(texts(&mut cluster.bench), ["BEGIN"]);
+    assert_eq!(cluster.texts(), ["BEGIN"]);
     let id = cluster.bench.clients[client].connection_id;
     cluster.bench.query(killer, &format!("KILL QUERY {id}"));
     cluster.bench.holds = false;
     // BEGIN is answered before the KILL.
-    let status = StatusFlags::AUTOCOMMIT | StatusFlags::IN_TRANS;
-    cluster.bench.release_with(support::ok(1, OkPacket::new(OK_HEADER, status), &[]));
+    cluster.release_in_transaction();
     cluster.bench.release_one();
     cluster.bench.pass_ms(50);
     cluster.write(&[1]);

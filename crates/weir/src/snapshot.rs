@@ -214,11 +214,13 @@ impl Snapshots {
             }
             if let Some(because) = self.held.get(id) {
                 hostgroup.members.clear();
+                hostgroup.is_held = true;
                 hostgroup.absent = because.clone();
             }
             let group = roles.group(*id);
             if let Some((to, by, _)) = group.and_then(|group| foreign_switchover(group, &self.instance)) {
                 hostgroup.members.clear();
+                hostgroup.is_held = true;
                 hostgroup.absent = format!("held for a switchover to {to} by another Weir ({by})");
             } else if let Some(reason) = group.and_then(|group| group.waits_for.as_ref()) {
                 let separator = if hostgroup.absent.is_empty() { "" } else { "; " };

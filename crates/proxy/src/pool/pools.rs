@@ -45,6 +45,8 @@ pub(crate) struct Pools {
     pub news: VecDeque<News>,
     pub turns: VecDeque<Turn>,
     pub wait_limits: WaitLimits,
+    /// Those of all clusters.
+    pub holdings: Vec<Arc<Holding>>,
     /// Some hostgroup has a retry buffer.
     pub buffers_results: bool,
     /// Logs of transactions that are over, for the next ones.
@@ -69,6 +71,7 @@ impl Pools {
             news: VecDeque::new(),
             turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
+            holdings: Vec::new(),
             spare_logs: Vec::new(),
             outcomes: OutcomeRows::default(),
             buffers_results: false,
@@ -129,6 +132,8 @@ pub(crate) struct Pool {
 pub(crate) struct Group {
     pub(crate) members: Vec<GroupMember>,
     pub(crate) reader_hostgroup: Option<u32>,
+    /// It has no members because its writer is being moved on purpose.
+    pub(crate) is_held: bool,
     pub(crate) is_replicated: bool,
     /// It has one member, which has taken the writes of its cluster since then.
     pub(crate) sole_writer_since: Option<Nanos>,

@@ -35,7 +35,7 @@ pub(crate) struct WaitLimits {
 
 impl Pools {
     /// When a wait ends.
-    fn wait_deadline(&self, waiter: &Waiter) -> Nanos {
+    pub(crate) fn wait_deadline(&self, waiter: &Waiter) -> Nanos {
         waiter.since.saturating_add(self.wait_limit(waiter.hostgroup))
     }
 

@@ -11,6 +11,7 @@ use crate::plan::execution_plan::CommandKind;
 use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
+use crate::session::phase::Phase;
 use crate::session::text::has_word;
 use crate::session::transaction_log::{Inquiry, LoggedExecution, Obstacle, Replay, Wrapped};
 
@@ -139,6 +140,17 @@ impl Session {
             && self.transaction.log.as_ref().is_some_and(|log| log.replay.is_some())
     }
 
+    /// Whether its transaction runs again, or waits for a server to do so, while its client asks for nothing.
+    pub(crate) fn is_replaying_ahead(&self) -> bool {
+        self.execution.plan.kind() == CommandKind::Replay
+    }
+
+    /// It does not run again by itself any more: its client is between two statements.
+    pub(crate) fn end_replay_ahead(&mut self) {
+        self.execution.plan = self.execution.plan.as_query();
+        self.phase = Phase::Idle;
+    }
+
     /// Its transaction, if there is one, is to run again from its begin.
     pub(crate) fn begin_replay(&mut self, now: Nanos) {
         if let Some(log) = &mut self.transaction.log
@@ -246,7 +258,7 @@ impl Session {
         let Some(log) = &mut self.transaction.log else { return 0 };
         // Between two statements nobody waits.
         let since = std::mem::replace(&mut log.lost_at, now).max(self.execution.record.begun_at);
-        if self.execution.plan.kind() == CommandKind::Replay {
+        if self.is_replaying_ahead() {
             return 0;
         }
         now.saturating_sub(since) / NS_PER_US

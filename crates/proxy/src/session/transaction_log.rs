@@ -44,12 +44,18 @@ pub(crate) struct TransactionLog {
     pub has_left_server: bool,
     /// The server with which it was lost.
     pub lost_on: Option<ServerIndex>,
+    /// That may be the writer still: its hostgroup was held.
+    pub is_lost_in_hold: bool,
     /// It is about to run again, before others write.
     pub turn: Option<ReplayTurn>,
+    /// It has been since it was interrupted, perhaps several times.
+    pub has_had_turn: bool,
     /// How often it was begun again.
     pub attempts: u8,
     /// Where it was begun.
     pub hostgroup: u32,
+    /// It was begun on a reader: nobody writes what it could be in the way of.
+    pub is_on_reader: bool,
     /// How long it may become, as was said when it was begun; 0: the transaction does not run again.
     pub bytes_max: usize,
     /// The transaction writes a row of its own in front of its COMMIT, as was said when it was begun.
@@ -256,7 +262,8 @@ impl TransactionLog {
         (self.has_written, self.may_have_written, self.is_careful) = (false, false, false);
         (self.outcome_slot, self.marker, self.is_marker_refused, self.wrapped) = (None, None, false, None);
         (self.bytes_max, self.marks_commits) = (0, false);
-        (self.lost_at, self.lost_on, self.turn, self.has_left_server) = (0, None, None, false);
+        (self.lost_at, self.lost_on, self.has_left_server) = (0, None, false);
+        (self.turn, self.has_had_turn, self.is_lost_in_hold) = (None, false, false);
     }
 
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {

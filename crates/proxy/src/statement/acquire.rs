@@ -30,8 +30,13 @@ impl Work<'_> {
         let session = &mut *self.session;
         let is_answered = session.execution.plan.kind() != crate::plan::execution_plan::CommandKind::LongData;
         let is_rollback = session.execution.plan.is_plain_rollback();
-        if self.session.is_to_replay() && !self.begins_behind_replay() {
-            return false;
+        if self.session.is_to_replay() {
+            if !self.begins_behind_replay() {
+                return false;
+            }
+            if self.pools.has_lost_writer(self.session) {
+                self.pools.take_turn_for_replay(self.session);
+            }
         }
         let session = &mut *self.session;
         if is_rollback && session.farewell.owed_error.as_ref().is_some_and(|owed| owed.0 == LOCK_DEADLOCK) {
@@ -207,7 +212,7 @@ impl Work<'_> {
         if !self.suits_defaults(connection) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
             self.put_back(connection);
-            if self.session.execution.plan.kind() == CommandKind::Replay {
+            if self.session.is_replaying_ahead() {
                 return self.answered_here(); // the next statement tries it again
             }
             return self.session.begin_again(self.ctx);

@@ -96,7 +96,10 @@ impl Work<'_> {
         if matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::GoOn) {
             self.session.begin_replay(self.ctx.now);
         }
-        self.session.note_server_left(Some(lost.server));
+        if self.session.stay.detour.is_none() {
+            self.session.note_server_left(Some(lost.server));
+            self.pools.note_hold(self.session);
+        }
         // Where only the connection was lost, others are not to wait for its locks.
         let is_server_lost = self.pools.has_lost_writer(self.session);
         let runs_again = matches!(after, AfterLoss::Replay | AfterLoss::Wait | AfterLoss::AskForOutcome);

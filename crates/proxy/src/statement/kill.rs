@@ -36,6 +36,12 @@ impl Work<'_> {
             error::QUERY_INTERRUPTED,
             "Query execution was interrupted",
         );
+        if self.session.is_to_replay() {
+            // The part of its transaction that has run again would keep its locks.
+            self.undo_on_lease();
+            self.answered_here();
+            return true;
+        }
         self.stop_running();
         if self.pools.connections.is(key, socket) {
             self.go_on(key);

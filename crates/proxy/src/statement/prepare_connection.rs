@@ -75,7 +75,7 @@ impl Work<'_> {
         if self.replay(key) || (replays && self.refuses_lost(key)) {
             return;
         }
-        if self.ends_with_replay() || self.waits_for_replays_on_lease() || self.puts_marker(key) {
+        if self.ends_with_replay() || self.waits_for_replays_on_lease(key) || self.puts_marker(key) {
             return;
         }
         match self.preparation(key) {

@@ -472,6 +472,7 @@ impl Work<'_> {
         let Some(log) = &mut self.session.transaction.log else { return };
         let replay = log.replay.take().unwrap_or_default();
         let is_id_known = log.begun_with_id.is_some() || replay.id == InsertId::Same;
+        log.has_had_turn = false;
         self.leave_turn();
         if is_id_known {
             self.session.diagnostics.is_insert_id_lost = false;
@@ -516,16 +517,27 @@ impl Work<'_> {
     /// A session that must leave its server takes its transaction along: it is rolled back there, and runs again elsewhere in
     /// front of the next statement. False if that can't be.
     pub(crate) fn leave_with_transaction(&mut self) -> bool {
-        let is_between = matches!(self.session.phase, Phase::Idle | Phase::Held | Phase::Waiting(_));
+        let is_replay = self.session.is_replaying_ahead();
+        let is_between =
+            is_replay || matches!(self.session.phase, Phase::Idle | Phase::Held | Phase::Waiting(_));
         if !is_between || self.session.lease().is_none() || !self.session.can_replay(self.ctx) {
             return false;
         }
         let left = self.session.lease().map(|lease| self.pools.connections[lease].server);
-        self.abandon_lease();
-        self.session.lose_lease();
+        self.undo_on_lease();
         self.session.note_server_left(left);
-        self.session.begin_replay(self.ctx.now);
+        if is_replay {
+            self.session.end_replay_ahead();
+        }
         true
+    }
+
+    /// What its lease has of the session's transaction is undone there, and is to run again from the begin.
+    pub(crate) fn undo_on_lease(&mut self) {
+        self.abandon_lease();
+        self.lose_what_lease_knew();
+        self.session.lose_lease();
+        self.session.begin_replay(self.ctx.now);
     }
 
     /// The transaction can't be run again: its client is told. Certainly nothing of it was committed.

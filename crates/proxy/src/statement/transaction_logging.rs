@@ -53,6 +53,7 @@ impl Pools {
     fn note_place(&self, session: &Session, log: &mut TransactionLog) {
         let group = self.groups.get(&session.execution.hostgroup);
         log.hostgroup = session.execution.hostgroup;
+        log.is_on_reader = session.is_pinned_to_reader();
         log.keeps_to_itself = group.is_some_and(|group| group.replicates_transactions_only);
         // A group's members write to no table without transactions.
         let has_such_tables = group.is_none_or(|group| group.strict != StrictRead::GroupConsistency);

@@ -12,8 +12,10 @@ pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, 
 impl Work<'_> {
     /// Whether a session that has found no server may wait for one; if not, it has been told.
     pub(crate) fn may_be_held(&mut self, hostgroup: u32) -> bool {
+        let is_replay = self.session.is_replaying_ahead();
         let Phase::Waiting(wait) = &mut self.session.phase else { return true };
-        if wait.held.is_some() {
+        // Behind a transaction that runs again by itself nobody waits.
+        if wait.held.is_some() || is_replay {
             return true;
         }
         let Some(holding) = self.pools.groups.get(&hostgroup).and_then(|group| group.holding.as_ref()) else {
@@ -54,6 +56,10 @@ impl Work<'_> {
     /// Nobody serves a session's statement.
     fn end_wait(&mut self, message: &str) {
         self.pools.leave_queues(self.session);
+        if self.session.is_replaying_ahead() {
+            // Its client has asked for nothing, and is told nothing.
+            return self.answered_here();
+        }
         self.ctx.statistics.totals.waits_timed_out += 1;
         tracing::warn!(session = self.session.id, told = message, "no server for a statement");
         self.refuse_wait(message);

@@ -20,7 +20,7 @@ impl Work<'_> {
     /// An error after which the connection ends.
     pub(crate) fn fail_session(&mut self, error: ServerError, message: &str) {
         self.session.take_withheld_back(self.ctx);
-        if self.session.execution.plan.kind() == CommandKind::Replay {
+        if self.session.is_replaying_ahead() {
             // Its client reads that as the answer to its next command.
             self.session.execution.plan = self.session.execution.plan.as_query();
         }

@@ -44,6 +44,7 @@ impl Worker {
                     .and_then(|_| sole_writer_since(&members, known, is_known, self.ctx.now)),
                 members,
                 reader_hostgroup: hostgroup.reader_hostgroup,
+                is_held: hostgroup.is_held,
                 is_replicated: hostgroup.is_replicated,
                 consistency: hostgroup.consistency,
                 reads: hostgroup.reads,
@@ -69,6 +70,7 @@ impl Worker {
         self.pools.note_absences(&groups);
         self.pools.groups = groups;
         self.pools.take_wait_limits(&self.ctx);
+        self.pools.note_holdings();
         self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
         self.pools.update_readings(&mut self.ctx);
         for key in self.sessions.renew_accounts(&self.ctx, &mut self.pools) {
@@ -85,9 +87,11 @@ impl Worker {
             self.pools.reroute_waiters(server);
         }
         self.pools.look_again(Nanos::MAX);
+        for key in self.sessions.keys_of(|session| self.pools.has_writer_back(session)) {
+            self.work(key).replay_behind_others();
+        }
         for key in self.sessions.interrupted(&self.pools) {
-            self.pools.take_turn_for_replay(&mut self.sessions[key]);
-            self.work(key).replay_ahead();
+            self.work(key).replay_first();
         }
         self.unpark();
     }

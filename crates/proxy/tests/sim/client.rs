@@ -514,7 +514,9 @@ impl Client {
             return Err(format!("of a COMMIT nobody is said to know: {message}"));
         }
         let loses_it_alone = ["the statement ran: it may", "with it: transaction: it may"];
+        // With `safe` it may have gone to a table without transactions.
         if writes_alone
+            && !rules.is_careful
             && !rules.kills
             && code == 1053
             && loses_it_alone.iter().any(|words| message.contains(words))

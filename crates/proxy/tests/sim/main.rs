@@ -45,6 +45,7 @@ const CALM: Rules = Rules {
     may_starve: false,
     is_replicated: false,
     marks_commits: false,
+    is_careful: false,
     users_decide: false,
     retry_buffer_bytes: 0,
     leaves_transactions: false,

@@ -17,6 +17,8 @@ pub(crate) struct Rules {
     pub is_replicated: bool,
     /// Transactions write a row that tells whether they were committed.
     pub marks_commits: bool,
+    /// A write in flight does not run again on the same server (`transaction_replay = 'safe'`). The world chooses by its seed.
+    pub is_careful: bool,
     /// Users say what becomes of transactions, and hostgroups the opposite.
     pub users_decide: bool,
     /// Results of reads up to this size are held back until they are complete.

@@ -485,7 +485,7 @@ impl Bench {
             }
             Some(Command::Query) if !payload[1..].starts_with(b"SET ") && payload[1..] != *NO_ROWS => {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
-                conn.is_in_transaction |= text.ends_with("BEGIN");
+                conn.is_in_transaction |= text.ends_with("BEGIN") || text.starts_with("START TRANSACTION");
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
                     // From the first write on.

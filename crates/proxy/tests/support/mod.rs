@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
 pub mod bench;
+pub mod interrupted;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
