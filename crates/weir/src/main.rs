@@ -15,12 +15,14 @@ mod epoch_file;
 mod instance;
 mod log;
 mod logs;
+mod manual;
 mod notify;
 mod pid_file;
 mod program;
 mod rsa_key;
 mod serve;
 mod server_tls;
+mod shell_completions;
 mod snapshot;
 mod startup;
 mod stats;
@@ -34,7 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde_json::json;
 use weir_topology::Endpoint;
 
@@ -181,6 +183,12 @@ enum Command {
     /// Check, compare, convert and import configurations
     #[command(subcommand, after_help = config_command::EXAMPLES)]
     Config(ConfigCommand),
+    /// Print completions of the command line for a shell
+    #[command(after_help = shell_completions::EXAMPLES)]
+    Completions(shell_completions::CompletionsArgs),
+    /// Write the manual pages
+    #[command(after_help = manual::EXAMPLES)]
+    Manual(manual::ManualArgs),
 }
 
 #[derive(Args)]
@@ -353,6 +361,8 @@ fn main() -> ExitCode {
         }
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
+        Command::Completions(args) => shell_completions::print(&args, Cli::command()),
+        Command::Manual(args) => manual::write(&args, Cli::command()),
         Command::Serve(args) => {
             if let Err(error) = log::start(args.log_format, &args.log_level) {
                 eprintln!("weir: {error}");
