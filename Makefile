@@ -10,7 +10,7 @@ NOT_RUN := $(abspath $(BUILT))/not-run.txt
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test suites drivers bench failover consistency jepsen fidelity package lint fuzz clean
+.PHONY: help deps test-deps demo test suites drivers bench failover consistency jepsen fidelity package package-test lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ fidelity: deps ## what sessions see through Weir and straight at the server: all
 
 package: deps ## a .deb, a .rpm and a container image, with their SBOM, in target/packages [ARGS="--only deb"; docs/guide/packages.md]
 	@exec scripts/package $(ARGS)
+
+package-test: deps ## make the packages, and install, start, upgrade and remove each on a machine of its own (namespaces; root) [ARGS="--only deb --debug"]
+	@exec scripts/package-test $(ARGS)
 
 lint: ## formatting, clippy, licences, and advisories (where their database can be fetched)
 	$(CARGO) fmt --all --check
