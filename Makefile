@@ -10,16 +10,16 @@ NOT_RUN := $(abspath $(BUILT))/not-run.txt
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test suites drivers bench failover consistency jepsen fidelity lint fuzz clean
+.PHONY: help deps test-deps demo test suites drivers bench failover consistency jepsen fidelity package package-test lint fuzz clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test-deps: deps # MySQL's packages can't be installed beside MariaDB's: they are unpacked into the tests' cache
 	@scripts/get-mysql || { echo "the tests with MySQL can't run: see above" >&2; exit 1; }
 	@scripts/get-python-drivers || { echo "the tests with Python's drivers can't run: see above" >&2; exit 1; }
 
-deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench, tmux (Debian, as root)
+deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench, tmux, rpm (Debian, as root)
 	@scripts/install-deps
 
 demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [KEEP=1: leave it running]
@@ -63,6 +63,12 @@ jepsen: deps ## transactions of many clients while servers fail, and a search of
 fidelity: deps ## what sessions see through Weir and straight at the server: all ways to change a session x all that can be changed [ARGS="--only call/role", "--server mysql"]
 	@$(CARGO) build --release -p weir -p weir-fidelity
 	@exec $(BUILT)/release/weir-fidelity $(ARGS)
+
+package: deps ## a .deb, a .rpm and a container image, with their SBOM, in target/packages [ARGS="--only deb"; docs/guide/packages.md]
+	@exec scripts/package $(ARGS)
+
+package-test: deps ## make the packages, and install, start, upgrade and remove each on a machine of its own (namespaces; root) [ARGS="--only deb --debug"]
+	@exec scripts/package-test $(ARGS)
 
 lint: ## formatting, clippy, licences, and advisories (where their database can be fetched)
 	$(CARGO) fmt --all --check

@@ -153,7 +153,7 @@ fn pages_that_code_names_exist() {
 /// The pages that lead through the code.
 const MAPS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 /// The folders of the repository whose paths these pages give.
-const FOLDERS: [&str; 5] = ["crates", "tests", "docs", "scripts", "fuzz"];
+const FOLDERS: [&str; 6] = ["crates", "tests", "docs", "scripts", "fuzz", "packaging"];
 
 /// The paths in a line: of sources (from the root, or their ends), and of anything in the repository's folders.
 fn paths(line: &str) -> impl Iterator<Item = &str> {

@@ -41,22 +41,22 @@ const NO_COMMANDS: &[(&str, &str)] = &[
 /// Commands that run in front of a cluster as they stand in the guide, with its names of files, servers and accounts.
 const RUN: &[&str] = &[
     "weir --help",
-    "weir check -c /etc/weir.toml",
+    "weir check -c /etc/weir/weir.toml",
     "weir config check -c /var/lib/proxysql/proxysql.db",
     "weir config diff  -c /etc/proxysql.cnf --with /var/lib/proxysql/proxysql.db",
     "weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir",
-    "weir config export -c /var/lib/proxysql/proxysql.db -o /etc/weir.toml",
+    "weir config export -c /var/lib/proxysql/proxysql.db -o /etc/weir/weir.toml",
     "weir config check -c /etc/proxysql.cnf",
-    "weir donor 10 -c /etc/weir.toml",
-    "weir stats digests -c /etc/weir.toml --top 20",
+    "weir donor 10 -c /etc/weir/weir.toml",
+    "weir stats digests -c /etc/weir/weir.toml --top 20",
     "weir stats errors --datadir /var/lib/weir --json | jq 'select(.errno == 1062)'",
     "weir status --datadir /var/lib/weir        # who writes, who reads, and why",
-    "weir status -c /etc/weir.toml --log 3",
-    "weir top -c /etc/weir.toml --once > picture.txt",
-    "weir drain 10.0.0.12:3306 -c /etc/weir.toml",
-    "weir undrain 10.0.0.12:3306 -c /etc/weir.toml",
-    "weir switchover 10 -c /etc/weir.toml",
-    "weir check -c /etc/weir.toml && kill -HUP \"$(cat /var/lib/weir/weir.pid)\"",
+    "weir status -c /etc/weir/weir.toml --log 3",
+    "weir top -c /etc/weir/weir.toml --once > picture.txt",
+    "weir drain 10.0.0.12:3306 -c /etc/weir/weir.toml",
+    "weir undrain 10.0.0.12:3306 -c /etc/weir/weir.toml",
+    "weir switchover 10 -c /etc/weir/weir.toml",
+    "weir check -c /etc/weir/weir.toml && kill -HUP \"$(cat /var/lib/weir/weir.pid)\"",
     "echo '{\"report\": \"pool\"}' | socat - UNIX-CONNECT:/var/lib/weir/weir.sock",
     "curl http://weir:6080/readyz",
     "curl \"http://weir:6080/readyz?hostgroup=10\"",
@@ -72,7 +72,7 @@ const RUN: &[&str] = &[
 /// What does not run here, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("weir serve ", "runs until it is stopped: every case does that"),
-    ("weir top -c /etc/weir.toml", "needs a terminal: the cases of `terminal`"),
+    ("weir top -c /etc/weir/weir.toml", "needs a terminal: the cases of `terminal`"),
     ("weir top --datadir", "needs a terminal: the cases of `terminal`"),
     ("weir check -c bad.toml", "fails, as it should: cli::check_names_every_fault"),
     ("mariadb --socket=", "a path of another machine: the cases of `listeners`"),
@@ -85,6 +85,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("systemctl ", "changes this machine"),
     ("install -m", "changes this machine"),
     ("openssl req", "an example of a tool that is not Weir's"),
+    ("docker ", "needs a container engine: scripts/package-test runs the image without one"),
+    ("sha256sum -c ", "needs the packages: scripts/package-test compares their sums"),
     ("setsid ", "make failover, with another group of processes"),
 ];
 
@@ -248,8 +250,8 @@ fn run(env: &Env) -> CaseResult {
     let exported = text(&dir.join("exported.toml"));
     let node = env.cluster()?.node(2).addr().to_string();
     let replaced: &[(&str, &str)] = &[
-        ("-o /etc/weir.toml", &format!("-o {exported}")),
-        ("/etc/weir.toml", &text(weir.config_path())),
+        ("-o /etc/weir/weir.toml", &format!("-o {exported}")),
+        ("/etc/weir/weir.toml", &text(weir.config_path())),
         ("/etc/proxysql.cnf", &text(&cnf)),
         ("/var/lib/proxysql", &text(&proxysql)),
         ("--datadir /var/lib/weir", &format!("--datadir {}", text(weir.datadir()))),

@@ -22,17 +22,7 @@ fn of_module(module: &str, effects: &[Effect]) -> impl Iterator<Item = &'static 
 }
 
 fn row(variable: &Variable) -> String {
-    let with_unit = |text: &str| match variable.unit {
-        "" => text.to_owned(),
-        unit => format!("{text} {unit}"),
-    };
-    let default = match (variable.full_name().as_str(), variable.default_value()) {
-        ("mysql-threads", _) => "number of CPU cores".to_owned(),
-        ("admin-version", _) => "the running version".to_owned(),
-        (_, "") => "empty".to_owned(),
-        (_, value) => with_unit(&format!("`{value}`")),
-    };
-    let values = if variable.values.is_empty() { String::new() } else { with_unit(variable.values) };
+    let (default, values) = (variable.shown_default(), variable.shown_values());
     let restart = if variable.needs_restart() { " *Restart*" } else { "" };
     let local = if variable.is_local() { " *Local*" } else { "" };
     let doc = variable.doc.replace('|', "\\|");

@@ -20,24 +20,24 @@ pub(crate) use check::check;
 pub(crate) const EXAMPLES: &str = "Examples:
   weir config check -c /etc/proxysql.cnf
   weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir
-  weir config diff -c /etc/weir.toml
+  weir config diff -c /etc/weir/weir.toml
   weir config export --datadir /var/lib/weir -o weir.toml
 
 Exit status: see the `--help` of each command.";
 
 const CHECK_EXAMPLES: &str = "Examples:
-  weir config check -c /etc/weir.toml
+  weir config check -c /etc/weir/weir.toml
   weir config check -c /etc/proxysql.cnf            every row and setting without effect is a warning
   weir config check -c /var/lib/weir/weir.db --json | jq '.faults[]'
-  weir config check -c /etc/weir.toml --cluster     also what privileges and options the servers lack
+  weir config check -c /etc/weir/weir.toml --cluster     also what privileges and options the servers lack
 
 Exit status: 0 if the configuration is valid, 1 if it has errors, 2 for wrong use, 3 if something is missing on a server.";
 
 const DIFF_EXAMPLES: &str = "Examples:
-  weir config diff -c /etc/weir.toml                against weir.db in its datadir, from which Weir starts next
+  weir config diff -c /etc/weir/weir.toml           against weir.db in its datadir, from which Weir starts next
   weir config diff -c /etc/proxysql.cnf --datadir /var/lib/weir
   weir config diff -c new.toml --with old.toml      against another file of any form
-  weir config diff -c /etc/weir.toml --json | jq -r '.[].table'
+  weir config diff -c /etc/weir/weir.toml --json | jq -r '.[].table'
 
 Values of passwords are never shown. Exit status: 0 if both are equal, 3 if they differ, 1
 for an error, 2 for wrong use.";

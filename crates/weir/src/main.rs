@@ -16,12 +16,14 @@ mod followed_servers;
 mod instance;
 mod log;
 mod logs;
+mod manual;
 mod notify;
 mod pid_file;
 mod program;
 mod rsa_key;
 mod serve;
 mod server_tls;
+mod shell_completions;
 mod snapshot;
 mod startup;
 mod stats;
@@ -36,7 +38,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde_json::json;
 use weir_topology::Endpoint;
 
@@ -54,11 +56,11 @@ const EXAMPLES: &str = "Examples:
   mariadb -h127.0.0.1 -P6033 -uapp -p     connect through it";
 
 const SERVE_EXAMPLES: &str = "Examples:
-  weir serve -c /etc/weir.toml
+  weir serve -c /etc/weir/weir.toml
   weir serve -c /etc/proxysql.cnf --datadir /var/lib/weir     ProxySQL's own file
-  weir serve -c /etc/weir.toml --config-mode file     the file counts, not the database
+  weir serve -c /etc/weir/weir.toml --config-mode file     the file counts, not the database
   weir serve -c weir.toml --log-format json --log-level weir_proxy=debug,info
-  weir serve -c /etc/weir.toml --takeover     take over from the running weir, which drains
+  weir serve -c /etc/weir/weir.toml --takeover     take over from the running weir, which drains
 
 The configuration is the file's at the first start, and is saved to datadir/weir.db; from then on the database wins,
 and the log names what differs from the file. --initial, --reload and --config-mode=file let the file win.
@@ -73,7 +75,7 @@ Signals:
 Exit status: 0 after a signal, 1 if it could not start, 2 for wrong use.";
 
 const CHECK_EXAMPLES: &str = "Examples:
-  weir check -c /etc/weir.toml
+  weir check -c /etc/weir/weir.toml
   weir check -c weir.toml && systemctl reload weir
   weir check -c weir.toml --cluster     also what privileges and options the servers lack; changes nothing
 
@@ -81,34 +83,34 @@ Exit status: 0 if the configuration is valid, 1 if it has errors (each is printe
 use, 3 if something is missing on a server.";
 
 const STATS_EXAMPLES: &str = "Examples:
-  weir stats digests -c /etc/weir.toml --top 20     the statements with the greatest total time
-  weir stats pool --datadir /var/lib/weir           connections and traffic by server
-  weir stats servers -c /etc/weir.toml              which server writes, which ones read, and why
-  weir stats errors -c /etc/weir.toml --json | jq 'select(.errno == 1062)'
+  weir stats digests -c /etc/weir/weir.toml --top 20     the statements with the greatest total time
+  weir stats pool --datadir /var/lib/weir                connections and traffic by server
+  weir stats servers -c /etc/weir/weir.toml              which server writes, which ones read, and why
+  weir stats errors -c /etc/weir/weir.toml --json | jq 'select(.errno == 1062)'
 
 Durations are in microseconds, points in time in seconds since 1970. Counters start from zero with weir.
 Exit status: 0 with a report, 1 if no weir runs with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const STATUS_EXAMPLES: &str = "Examples:
-  weir status -c /etc/weir.toml
+  weir status -c /etc/weir/weir.toml
   weir status --datadir /var/lib/weir --json | jq -r '.clusters[].writers[]'
-  weir status -c /etc/weir.toml --log 50     the last changes of roles, also of a weir that has exited
+  weir status -c /etc/weir/weir.toml --log 50     the last changes of roles, also of a weir that has exited
 
 Exit status: 0 if every cluster takes writes, 3 if one has no writer or this weir sends it no writes, 1 if no weir runs
 with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const TOP_EXAMPLES: &str = "Examples:
-  weir top -c /etc/weir.toml
+  weir top -c /etc/weir/weir.toml
   weir top --datadir /var/lib/weir --interval-ms 500
-  weir top -c /etc/weir.toml --once --columns 160     one picture as text
+  weir top -c /etc/weir/weir.toml --once --columns 160     one picture as text
 
 Keys: Tab pane, s sort, r reverse, / filter, p pause, z zoom, h help, q quit.
 Exit status: 0, 1 if no weir runs with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const DRAIN_EXAMPLES: &str = "Examples:
-  weir drain 10.0.0.12:3306 -c /etc/weir.toml && ssh 10.0.0.12 systemctl stop mariadb
+  weir drain 10.0.0.12:3306 -c /etc/weir/weir.toml && ssh 10.0.0.12 systemctl stop mariadb
   weir drain 10.0.0.12:3306 --datadir /var/lib/weir --timeout-s 30
-  weir undrain 10.0.0.12:3306 -c /etc/weir.toml
+  weir undrain 10.0.0.12:3306 -c /etc/weir/weir.toml
 
 The server gets no new work; running statements, transactions and pinned sessions may finish. If it is the writer, the
 role moves first, as by `weir switchover`. It stays drained over reloads and restarts of weir, until `weir undrain`.
@@ -116,7 +118,7 @@ Exit status: 0 when nothing runs there any more, 3 if something still does after
 Weir has not answered or is not heard of any more, 1 for an error, 2 for wrong use.";
 
 const UNDRAIN_EXAMPLES: &str = "Examples:
-  weir undrain 10.0.0.12:3306 -c /etc/weir.toml
+  weir undrain 10.0.0.12:3306 -c /etc/weir/weir.toml
   weir undrain 10.0.0.12:3306 --datadir /var/lib/weir
 
 The server gets work again as soon as the monitor finds it healthy. A server that another Weir
@@ -124,9 +126,9 @@ has drained stays out until `weir undrain` there; --force lets it in if that Wei
 Exit status: 0 if it is not drained any more, 1 for an error, 2 for wrong use.";
 
 const SWITCHOVER_EXAMPLES: &str = "Examples:
-  weir switchover 10 -c /etc/weir.toml --dry-run
-  weir switchover 10 -c /etc/weir.toml --to 10.0.0.12:3306
-  weir switchover 10 -c /etc/weir.toml --grace-ms 5000 --force
+  weir switchover 10 -c /etc/weir/weir.toml --dry-run
+  weir switchover 10 -c /etc/weir/weir.toml --to 10.0.0.12:3306
+  weir switchover 10 -c /etc/weir/weir.toml --grace-ms 5000 --force
 
 New statements wait, transactions end, the next writer applies everything, then it gets the role and the statements
 run there. If sessions still hold the old writer after --grace-ms, it stays the writer (or with --force they are closed).
@@ -135,8 +137,8 @@ Exit status: 0 when the writer has moved (with --dry-run: could), 1 if not (ever
 
 const DONOR_EXAMPLES: &str = "\
 Examples:
-  weir donor 10 -c /etc/weir.toml
-  mariadbd --wsrep-sst-donor=\"$(weir donor 10 -c /etc/weir.toml)\"
+  weir donor 10 -c /etc/weir/weir.toml
+  mariadbd --wsrep-sst-donor=\"$(weir donor 10 -c /etc/weir/weir.toml)\"
 
 Prints the best wsrep_sst_donor for a joining node: the names of all possible donors
 except the writer, each followed by a comma, as in n3,n2, - the last comma lets the
@@ -183,6 +185,12 @@ enum Command {
     /// Check, compare, convert and import configurations
     #[command(subcommand, after_help = config_command::EXAMPLES)]
     Config(ConfigCommand),
+    /// Print completions of the command line for a shell
+    #[command(after_help = shell_completions::EXAMPLES)]
+    Completions(shell_completions::CompletionsArgs),
+    /// Write the manual pages
+    #[command(after_help = manual::EXAMPLES)]
+    Manual(manual::ManualArgs),
 }
 
 #[derive(Args)]
@@ -355,6 +363,8 @@ fn main() -> ExitCode {
         }
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
+        Command::Completions(args) => shell_completions::print(&args, Cli::command()),
+        Command::Manual(args) => manual::write(&args, Cli::command()),
         Command::Serve(args) => {
             if let Err(error) = log::start(args.log_format, &args.log_level) {
                 eprintln!("weir: {error}");

@@ -75,6 +75,25 @@ impl Variable {
         self.default
     }
 
+    /// The value that holds where none is given, in Markdown, with its unit.
+    pub fn shown_default(&self) -> String {
+        match (self.module, self.name, self.default) {
+            (MYSQL, "threads", _) => "number of CPU cores".to_owned(),
+            (ADMIN, "version", _) => "the running version".to_owned(),
+            (_, _, "") => "empty".to_owned(),
+            (_, _, value) => self.with_unit(&format!("`{value}`")),
+        }
+    }
+
+    /// The values that it takes, with their unit; empty where the type says it.
+    pub fn shown_values(&self) -> String {
+        if self.values.is_empty() { String::new() } else { self.with_unit(self.values) }
+    }
+
+    fn with_unit(&self, text: &str) -> String {
+        if self.unit.is_empty() { text.to_owned() } else { format!("{text} {}", self.unit) }
+    }
+
     /// Whether it is of one machine, so that a cluster of proxies leaves it alone: addresses and files, threads, and
     /// what runs.
     pub fn is_local(&self) -> bool {

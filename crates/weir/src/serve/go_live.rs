@@ -161,6 +161,10 @@ fn let_clients_in(
     let (workers, io_driver) = (service.publisher().workers(), service.io_driver());
     tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(service);
+    if config.servers.is_empty() {
+        let file = origin.path.display();
+        tracing::warn!(%file, "no servers are configured, so nobody can log in: mysql_servers and mysql_users name them");
+    }
     Ok(pid_file)
 }
 
