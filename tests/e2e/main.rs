@@ -48,6 +48,7 @@ mod pool;
 mod prepared;
 mod property;
 mod proxies;
+mod proxy_header;
 mod query_rules;
 mod reload;
 mod replay;
@@ -127,6 +128,7 @@ fn cases() -> Vec<Case> {
         prepared::trials(),
         property::trials(),
         proxies::trials(),
+        proxy_header::trials(),
         query_rules::trials(),
         reload::trials(),
         replay::trials(),

@@ -51,6 +51,7 @@ pub use model::log_variables::LogVariables;
 pub use model::mysql_variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
 pub use model::partial_read::PartialRead;
 pub use model::peers::{Job, ProxysqlServer};
+pub use model::proxy_networks::ProxyNetworks;
 pub use model::server_tls::TlsFiles;
 pub use model::server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use model::servers::{MysqlServer, ServerStatus};
