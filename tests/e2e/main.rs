@@ -12,6 +12,7 @@ mod accounts;
 mod admin;
 mod auto_failover;
 mod cli;
+mod client_addresses;
 mod commands;
 mod commit_outcome;
 mod completion;
@@ -92,6 +93,7 @@ fn cases() -> Vec<Case> {
         admin::trials(),
         auto_failover::trials(),
         cli::trials(),
+        client_addresses::trials(),
         commands::trials(),
         commit_outcome::trials(),
         completion::trials(),

@@ -44,7 +44,9 @@ pub use model::admin_variables::{AdminAccount, AdminVariables};
 pub use model::cluster_variables::{ClusterModule, ClusterSslMode, ClusterVariables};
 pub use model::clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use model::config::{Config, WarnedRows};
-pub use model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup};
+pub use model::hostgroups::{
+    Balancing, HostgroupAttributes, ReadPreference, SendProxyProtocol, WeirHostgroup,
+};
 pub use model::list::{is_secret_name, nearest_variable, variable, variables};
 pub use model::listeners::{ListenAddress, Listener, ListenerMode};
 pub use model::log_variables::LogVariables;

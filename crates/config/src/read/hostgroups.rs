@@ -3,7 +3,9 @@
 use crate::field::fields::{Fields, Row};
 use weir_routing::{CommitOutcome, Consistency, ReplayMode};
 
-use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
+use crate::model::hostgroups::{
+    Balancing, HostgroupAttributes, ReadPreference, SendProxyProtocol, WeirHostgroup, init_connect,
+};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::COMMENT_CHARS_MAX;
@@ -60,6 +62,11 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let transaction_replay_max_bytes = f.number("transaction_replay_max_bytes");
     let commit_outcome =
         word(&mut f, "commit_outcome", &CommitOutcome::ALL.map(|outcome| (outcome.as_str(), outcome)));
+    let send_proxy_protocol = word(
+        &mut f,
+        "send_proxy_protocol",
+        &[("off", SendProxyProtocol::Off), ("v1", SendProxyProtocol::V1), ("v2", SendProxyProtocol::V2)],
+    );
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {
@@ -72,6 +79,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         transaction_replay,
         transaction_replay_max_bytes,
         commit_outcome,
+        send_proxy_protocol,
         comment,
     })
 }

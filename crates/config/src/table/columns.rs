@@ -155,6 +155,7 @@ const WEIR_HOSTGROUPS: &[Column] = &[
     sql("transaction_replay", "VARCHAR NOT NULL DEFAULT 'safe'", "whether open transactions run again on another server when their own is lost: not at all (`off`), where that can do nothing twice (`safe`), or also a write that was in flight when only its connection was lost (`on`), which is done twice in tables without transactions. [Replay](replay.md)"),
     between("transaction_replay_max_bytes", 1024, 16 << 20, TRANSACTION_REPLAY_MAX_BYTES as i64, "how long the log of an open transaction may become, in bytes, by which it runs again: longer ones don't"),
     sql("commit_outcome", "VARCHAR NOT NULL DEFAULT 'off'", "how the end of a COMMIT is found out whose answer is lost with its server: not at all (`off`: error 08007), or by a row of the transaction's own in weir.outcomes (`marker`). [Replay](replay.md)"),
+    sql("send_proxy_protocol", "VARCHAR NOT NULL DEFAULT 'off'", "whether its servers are told each client's address by a header of the PROXY protocol: `off`, `v1` or `v2`. Clients with different addresses then share no connections. If a server is in several hostgroups, the last of these words counts. [Client addresses at the servers](client-addresses.md)"),
     text("comment", "for you"),
 ];
 
