@@ -50,6 +50,9 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "positions" => |data| {
             weir_topology::fuzzing::fuzz_positions(data);
         },
+        "proxy_header" => |data| {
+            weir_protocol::fuzzing::fuzz_proxy_header(data);
+        },
         "reply_reader" => |data| {
             weir_protocol::fuzzing::fuzz_reply_reader(data);
         },

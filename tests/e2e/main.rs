@@ -12,6 +12,7 @@ mod accounts;
 mod admin;
 mod auto_failover;
 mod cli;
+mod client_addresses;
 mod commands;
 mod commit_outcome;
 mod completion;
@@ -49,6 +50,7 @@ mod pool;
 mod prepared;
 mod property;
 mod proxies;
+mod proxy_header;
 mod query_rules;
 mod reload;
 mod replay;
@@ -92,6 +94,7 @@ fn cases() -> Vec<Case> {
         admin::trials(),
         auto_failover::trials(),
         cli::trials(),
+        client_addresses::trials(),
         commands::trials(),
         commit_outcome::trials(),
         completion::trials(),
@@ -129,6 +132,7 @@ fn cases() -> Vec<Case> {
         prepared::trials(),
         property::trials(),
         proxies::trials(),
+        proxy_header::trials(),
         query_rules::trials(),
         reload::trials(),
         replay::trials(),

@@ -54,6 +54,11 @@ impl Session {
         Ok(Session { raw })
     }
 
+    /// The session of a client that has logged in.
+    pub fn over(raw: RawClient) -> Session {
+        Session { raw }
+    }
+
     /// The connection id that the greeting named.
     pub fn id(&self) -> u32 {
         self.raw.greeting().thread_id

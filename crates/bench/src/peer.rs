@@ -218,6 +218,7 @@ impl Start<'_> {
             threads: usize::from(self.workers),
             connections_max: (self.clients + SPARE_CLIENTS) as usize,
             balance,
+            proxy_header: None,
             check: None,
         };
         let haproxy = HaProxy::start(&options, self.cluster.dir())?;

@@ -44,13 +44,16 @@ pub use model::admin_variables::{AdminAccount, AdminVariables};
 pub use model::cluster_variables::{ClusterModule, ClusterSslMode, ClusterVariables};
 pub use model::clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use model::config::{Config, WarnedRows};
-pub use model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup};
+pub use model::hostgroups::{
+    Balancing, HostgroupAttributes, ReadPreference, SendProxyProtocol, WeirHostgroup,
+};
 pub use model::list::{is_secret_name, nearest_variable, variable, variables};
 pub use model::listeners::{ListenAddress, Listener, ListenerMode};
 pub use model::log_variables::LogVariables;
 pub use model::mysql_variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
 pub use model::partial_read::PartialRead;
 pub use model::peers::{Job, ProxysqlServer};
+pub use model::proxy_networks::ProxyNetworks;
 pub use model::server_tls::TlsFiles;
 pub use model::server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use model::servers::{MysqlServer, ServerStatus};

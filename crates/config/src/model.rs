@@ -11,6 +11,7 @@ pub(crate) mod log_variables;
 pub(crate) mod mysql_variables;
 pub(crate) mod partial_read;
 pub(crate) mod peers;
+pub(crate) mod proxy_networks;
 mod query_rules;
 pub(crate) mod server_tls;
 pub(crate) mod servers;

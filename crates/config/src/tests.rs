@@ -164,6 +164,11 @@ fn faults_of_variables() {
         ("max_allowed_packet = 64", "max_allowed_packet: 64 is out of range (8192..1073741824)"),
         ("server_version = \"MariaDB\"", "server_version: \"MariaDB\" is not a version such as 8.0.36"),
         (
+            "proxy_protocol_networks = \"10.0.0.0/33\"",
+            "proxy_protocol_networks: \"10.0.0.0/33\" is no network such as 10.0.0.0/8, no address, and not \"*\" or \
+             \"localhost\"",
+        ),
+        (
             "default_authentication_plugin = \"ed25519\"",
             "default_authentication_plugin: unknown word \"ed25519\" (one of: mysql_native_password, \
              caching_sha2_password)",

@@ -9,6 +9,7 @@ use crate::command::{
 use crate::frame::{self, Header};
 use crate::handshake::{AuthPacket, ClientReply, ConnectAttributes, Greeting, HandshakeResponse};
 use crate::ok::{EofPacket, ErrPacket, OkPacket, SessionTracks};
+use crate::proxy_header::{self, Opening, ProxiedClient};
 use crate::response::{BrokenReply, Control, ReplyKind, ReplyReader, Step};
 use crate::resultset::{ColumnDefinition, TextRow};
 use crate::status::StatusFlags;
@@ -62,6 +63,28 @@ pub fn fuzz_greeting(data: &[u8]) {
     }
     // Only its look matters here: the hash would take too long to check.
     let _ = StoredPassword::parse(data);
+}
+
+/// The header of the PROXY protocol: what is decided does not change with the bytes behind it, a header lies within them,
+/// and its client is read again from a header that is written for it.
+pub fn fuzz_proxy_header(data: &[u8]) {
+    let whole = proxy_header::parse(data);
+    if whole == Ok(Opening::Incomplete) {
+        assert!(data.len() < proxy_header::HEADER_BYTES_MAX);
+        return;
+    }
+    let mut more = data.to_vec();
+    more.extend_from_slice(b"\r\n\0PROXY");
+    assert_eq!(proxy_header::parse(&more), whole);
+    let Ok(Opening::Header { len, client }) = whole else { return };
+    assert!(len <= data.len() && len <= proxy_header::HEADER_BYTES_MAX && proxy_header::begins(data));
+    assert_eq!(proxy_header::parse(&data[..len - 1]), Ok(Opening::Incomplete));
+    let ProxiedClient::Tcp(address) = client else { return };
+    for write in [proxy_header::write_v1, proxy_header::write_v2] {
+        let mut written = Vec::new();
+        write(address, address, &mut written);
+        assert_eq!(proxy_header::parse(&written), Ok(Opening::Header { len: written.len(), client }));
+    }
 }
 
 /// OK, ERR, EOF, session state, column definitions and rows. The first byte chooses capabilities.

@@ -25,6 +25,7 @@ pub mod frame;
 pub mod fuzzing;
 pub mod handshake;
 pub mod ok;
+pub mod proxy_header;
 pub mod response;
 pub mod resultset;
 pub mod sqlstate;

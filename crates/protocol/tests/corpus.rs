@@ -29,6 +29,11 @@ fn command() {
 }
 
 #[test]
+fn proxy_header() {
+    run("proxy_header", fuzzing::fuzz_proxy_header);
+}
+
+#[test]
 fn reply_reader() {
     run("reply_reader", fuzzing::fuzz_reply_reader);
 }

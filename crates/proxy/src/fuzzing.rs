@@ -473,6 +473,7 @@ fn server(port: u16) -> Server {
         is_gone: false,
         is_silent: false,
         tls: None,
+        proxy_header: Default::default(),
         is_leaving: false,
         leave_by: None,
         care: Default::default(),

@@ -5,7 +5,7 @@ mod users;
 pub use users::{Account, FollowedAccounts, Users};
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sha2::{Digest, Sha256};
-use weir_config::MysqlVariables;
+use weir_config::{MysqlVariables, SendProxyProtocol};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_routing::{Consistency, ReplayMode, Rules};
@@ -65,6 +65,8 @@ pub struct Server {
     pub is_silent: bool,
     /// How connections are encrypted; `None`: not at all. The same object as long as nothing about it changes.
     pub tls: Option<Arc<ServerTls>>,
+    /// What it is told of clients' addresses.
+    pub proxy_header: SendProxyProtocol,
     /// It is to take no new work (OFFLINE_SOFT, maintenance): its connections are closed as they become free.
     pub is_leaving: bool,
     /// From then on (monotonic, nanoseconds) sessions that still have it and run nothing are closed.
@@ -101,6 +103,15 @@ impl Server {
         let open = &self.shared.connections_open;
         let more = |open| (open < self.max_connections).then_some(open + 1);
         open.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    /// The client, of those at this address, for whom alone a connection is there; none where the server isn't told of it, or
+    /// nobody knows the address (a Unix socket).
+    pub(crate) fn client_told(&self, address: Option<IpAddr>) -> Option<IpAddr> {
+        match self.proxy_header {
+            SendProxyProtocol::Off => None,
+            SendProxyProtocol::V1 | SendProxyProtocol::V2 => address,
+        }
     }
 
     /// Gives the right to a connection back.

@@ -34,6 +34,7 @@ fn changed(bench: &Bench, change: impl Fn(usize, &mut Server)) -> Vec<Arc<Server
             is_gone: old.is_gone,
             is_silent: old.is_silent,
             tls: None,
+            proxy_header: old.proxy_header,
             is_leaving: old.is_leaving,
             leave_by: old.leave_by,
             care: old.care.clone(),

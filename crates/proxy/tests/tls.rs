@@ -7,9 +7,10 @@ mod support;
 use std::sync::Arc;
 
 use support::bench::Bench;
-use weir_config::MysqlVariables;
+use weir_config::{MysqlVariables, ProxyNetworks};
 use weir_protocol::frame;
 use weir_protocol::handshake::SslRequest;
+use weir_protocol::proxy_header;
 use weir_proxy::outbox::Order;
 use weir_proxy::peer::Peer;
 use weir_proxy::shared::Message;
@@ -26,7 +27,9 @@ fn request() -> Vec<u8> {
 
 /// The bytes in these pieces, all in one batch of the driver's: what is given to TLS, and whether nothing is sent.
 fn upgrade(pieces: &[&[u8]]) -> (Vec<u8>, bool) {
-    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    let proxy_protocol_networks = ProxyNetworks::parse("localhost").unwrap();
+    let variables = MysqlVariables { proxy_protocol_networks, ..MysqlVariables::default() };
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), variables);
     let hostgroups = [(0, support::hostgroup([0]))];
     let mut snapshot = support::snapshot(&bench.users, &bench.servers, hostgroups, bench.variables.clone());
     Arc::get_mut(&mut snapshot).unwrap().tls = true;
@@ -55,4 +58,15 @@ fn what_follows_a_request_for_tls_in_the_same_batch_belongs_to_tls() {
     assert_eq!(upgrade(&[&request, first, second]), (HELLO.to_vec(), true));
     let (cut, rest) = together.split_at(request.len() + 3);
     assert_eq!(upgrade(&[cut, rest]), (HELLO.to_vec(), true));
+}
+
+#[test]
+fn tls_begins_behind_the_header_of_a_proxy() {
+    let mut header = Vec::new();
+    proxy_header::write_v2(([192, 0, 2, 7], 50_000).into(), ([10, 0, 0, 1], 6033).into(), &mut header);
+    let together = [&header[..], &request(), HELLO].concat();
+    for end in [together.len(), 3, header.len(), header.len() + 5, together.len() - 1] {
+        let (first, second) = together.split_at(end);
+        assert_eq!(upgrade(&[first, second]), (HELLO.to_vec(), true), "cut after {end} bytes");
+    }
 }

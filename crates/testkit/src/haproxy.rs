@@ -27,6 +27,8 @@ pub struct HaProxyOptions {
     pub connections_max: usize,
     /// HAProxy's balance algorithm, as in "first", "leastconn" or "roundrobin".
     pub balance: &'static str,
+    /// How it tells servers of its clients: `send-proxy` or `send-proxy-v2`.
+    pub proxy_header: Option<&'static str>,
     /// Whether and how it looks at the servers.
     pub check: Option<HaProxyCheck>,
 }
@@ -75,7 +77,8 @@ listen mysql
                 Some(_) => " check",
                 None => "",
             };
-            text.push_str(&format!("    server n{} {server}{options}\n", i + 1));
+            let header = self.proxy_header.map(|word| format!(" {word}")).unwrap_or_default();
+            text.push_str(&format!("    server n{} {server}{options}{header}\n", i + 1));
         }
         text
     }
@@ -133,6 +136,7 @@ mod tests {
             threads: 2,
             connections_max: 100,
             balance: "first",
+            proxy_header: None,
             check: None,
         };
         let haproxy = HaProxy::start(&options, dir.path()).unwrap();

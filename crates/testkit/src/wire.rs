@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
 use weir_protocol::auth::{native, sha2};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command;
@@ -300,6 +301,23 @@ impl RawClient {
     pub fn connect(server: SocketAddrV4) -> Result<RawClient, TestkitError> {
         let stream = TcpStream::connect_timeout(&SocketAddr::V4(server), READ_TIMEOUT)
             .map_err(TestkitError::io(format!("connect to {server}")))?;
+        RawClient::greeted(stream)
+    }
+
+    /// The same from this address of the machine, on a port that the system chooses.
+    pub fn connect_from(source: Ipv4Addr, server: SocketAddrV4) -> Result<RawClient, TestkitError> {
+        let connect = || {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            rustix::net::bind(&socket, &SocketAddrV4::new(source, 0))?;
+            rustix::net::connect(&socket, &server)?;
+            Ok(TcpStream::from(socket))
+        };
+        let doing = TestkitError::io(format!("connect to {server} from {source}"));
+        let stream = connect().map_err(|error: rustix::io::Errno| doing(error.into()))?;
+        RawClient::greeted(stream)
+    }
+
+    fn greeted(stream: TcpStream) -> Result<RawClient, TestkitError> {
         let mut packets = PacketStream::new(stream)?;
         let first = packets.read_packet()?;
         let greeting = Greeting::parse(&first.payload)

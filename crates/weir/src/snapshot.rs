@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weir_accounts::KnownAccounts;
 use weir_config::{
-    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, TRANSACTION_REPLAY_MAX_BYTES, WeirTopology,
+    CONSISTENCY_TIMEOUT_MS, Config, DEADLOCK_RETRIES, MysqlServer, SendProxyProtocol,
+    TRANSACTION_REPLAY_MAX_BYTES, WeirHostgroup, WeirTopology,
 };
 use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
@@ -130,6 +131,7 @@ impl Snapshots {
                     tls: self.servers_tls.of(&endpoint).cloned(),
                     is_gone: stands.of_server(&endpoint).has_no_hope,
                     is_silent: stands.of_server(&endpoint).is_silent,
+                    proxy_header: proxy_header(config, hostgroups.get(&endpoint)),
                     is_leaving: self.leaving.contains_key(&endpoint),
                     leave_by: self.leave_by(config, &endpoint),
                     care: care(config, hostgroups.get(&endpoint)),
@@ -302,6 +304,13 @@ fn care(config: &Config, hostgroups: Option<&BTreeSet<u32>>) -> Care {
             .reduce(|one, other| one || other)
             .unwrap_or(variables.connection_warming),
     }
+}
+
+/// What a server is told of clients' addresses: the most that one of its hostgroups wants.
+fn proxy_header(config: &Config, hostgroups: Option<&BTreeSet<u32>>) -> SendProxyProtocol {
+    let is_its = |row: &&WeirHostgroup| hostgroups.is_some_and(|ids| ids.contains(&row.hostgroup_id));
+    let wanted = config.weir_hostgroups.iter().filter(is_its).map(|row| row.send_proxy_protocol);
+    wanted.max().unwrap_or_default()
 }
 
 /// Facts about servers that hold in every hostgroup that they are in.

@@ -56,6 +56,8 @@ pub struct WeirHostgroup {
     pub follow_accounts: bool,
     /// How the end of a COMMIT is found out whose answer is lost with its server.
     pub commit_outcome: CommitOutcome,
+    /// What its servers are told of the client's address.
+    pub send_proxy_protocol: SendProxyProtocol,
     /// For humans.
     pub comment: String,
 }
@@ -70,6 +72,18 @@ pub enum Balancing {
     LeastInFlight,
     /// By weight, less to those that take longer.
     Latency,
+}
+
+/// The version of the PROXY protocol's header that a server gets in front of everything else on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SendProxyProtocol {
+    /// None.
+    #[default]
+    Off,
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// Where a read goes when no reader is known to be fresh enough for it: it can wait for one, or go to the writer.

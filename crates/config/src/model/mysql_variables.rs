@@ -15,6 +15,7 @@ use crate::model::hostgroups::{THROTTLE_MAX, init_connect};
 use crate::model::listeners;
 use crate::model::listeners::{ListenAddress, interfaces};
 use crate::model::log_variables::LogVariables;
+use crate::model::proxy_networks::{ProxyNetworks, proxy_networks};
 use crate::model::server_tls::{ServerTlsParams, TlsFiles};
 use crate::table::variable::{LOCAL, LOCAL_AND_RESTART, MYSQL, RESTART};
 use crate::value::limits::{PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
@@ -42,6 +43,10 @@ pub struct MysqlVariables of MYSQL {
     max_connections: u32 = 10_000, integer(1..=1_000_000);
     /// Time limit for a client's login.
     connect_timeout_client: Duration = ms(10_000), millis(500..=3_600_000);
+    /// Networks from which a connection may begin with a [header of the PROXY protocol](listeners.md#proxy-protocol), which
+    /// tells the client's address: `10.0.0.0/8,::1`, `localhost` for Unix sockets, `*` for all; empty: none. Applies to new
+    /// connections.
+    proxy_protocol_networks: ProxyNetworks = ProxyNetworks::default(), PROXY_NETWORKS;
     /// Schema of a login that names none. ProxySQL's default is `information_schema`; Weir, like a server, selects none.
     default_schema: String = String::new(), Text(SCHEMA_CHARS_MAX, true);
     // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
@@ -266,6 +271,8 @@ const INTERFACES: By<Vec<ListenAddress>> =
     By { read: interfaces, text: |addresses| listeners::written(addresses), values: "" };
 const INIT_CONNECT: By<Vec<String>> =
     By { read: init_connect, text: |statements| statements.join(";"), values: "up to 16 statements" };
+const PROXY_NETWORKS: By<ProxyNetworks> =
+    By { read: proxy_networks, text: |networks| networks.to_string(), values: "up to 64 networks" };
 const VERSION: By<Option<String>> =
     By { read: server_version, text: |version| version.clone().unwrap_or_default(), values: "" };
 

@@ -3,7 +3,9 @@
 use crate::field::fields::{Fields, Row};
 use weir_routing::{CommitOutcome, Consistency, ReplayMode};
 
-use crate::model::hostgroups::{Balancing, HostgroupAttributes, ReadPreference, WeirHostgroup, init_connect};
+use crate::model::hostgroups::{
+    Balancing, HostgroupAttributes, ReadPreference, SendProxyProtocol, WeirHostgroup, init_connect,
+};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::COMMENT_CHARS_MAX;
@@ -61,6 +63,11 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
     let follow_accounts = f.flag("follow_accounts");
     let commit_outcome =
         word(&mut f, "commit_outcome", &CommitOutcome::ALL.map(|outcome| (outcome.as_str(), outcome)));
+    let send_proxy_protocol = word(
+        &mut f,
+        "send_proxy_protocol",
+        &[("off", SendProxyProtocol::Off), ("v1", SendProxyProtocol::V1), ("v2", SendProxyProtocol::V2)],
+    );
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish_row();
     Some(WeirHostgroup {
@@ -74,6 +81,7 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         transaction_replay_max_bytes,
         follow_accounts,
         commit_outcome,
+        send_proxy_protocol,
         comment,
     })
 }

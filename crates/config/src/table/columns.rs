@@ -156,6 +156,7 @@ const WEIR_HOSTGROUPS: &[Column] = &[
     between("transaction_replay_max_bytes", 1024, 16 << 20, TRANSACTION_REPLAY_MAX_BYTES as i64, "how long the log of an open transaction may become, in bytes, by which it runs again: longer ones don't"),
     sql("commit_outcome", "VARCHAR NOT NULL DEFAULT 'off'", "how the end of a COMMIT is found out whose answer is lost with its server: not at all (`off`: error 08007), or by a row of the transaction's own in weir.outcomes (`marker`). [Replay](replay.md)"),
     flag("follow_accounts", 0, "of a writer hostgroup: the accounts of its servers may log in, with this `default_hostgroup`, unless a row of `mysql_users` has their name; the monitor's account must be allowed to read them. [Accounts](accounts.md)"),
+    sql("send_proxy_protocol", "VARCHAR NOT NULL DEFAULT 'off'", "whether its servers are told each client's address by a header of the PROXY protocol: `off`, `v1` or `v2`. Clients with different addresses then share no connections. If a server is in several hostgroups, the last of these words counts. [Client addresses at the servers](client-addresses.md)"),
     text("comment", "for you"),
 ];
 

@@ -115,7 +115,6 @@ pub(crate) const VARIABLES: &[Variable] = &[
     not_built(MYSQL, "poll_timeout_on_failure", "100"),
     not_built(MYSQL, "processlist_max_query_length", "2097152"),
     not_built(MYSQL, "protocol_compression_level", "3"),
-    off(MYSQL, "proxy_protocol_networks", ""),
     off(MYSQL, "query_cache_handle_warnings", "0"),
     not_built(MYSQL, "query_cache_size_MB", "256"),
     not_built(MYSQL, "query_cache_soft_ttl_pct", "0"),

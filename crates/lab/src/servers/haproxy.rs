@@ -36,6 +36,7 @@ impl HaProxyPair {
                 threads: 2,
                 connections_max: 1000,
                 balance,
+                proxy_header: None,
                 check: Some(HaProxyCheck { user: check_user, backups }),
             };
             Ok(HaProxy::start(&options, dir)?)

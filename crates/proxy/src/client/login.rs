@@ -37,9 +37,13 @@ impl Work<'_> {
         if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
             return false;
         }
+        if session.client.awaits_proxy_header && !self.passes_proxy_header() {
+            return false;
+        }
+        let session = &mut *self.session;
         let Some(header) = Header::parse(&session.input.inbox) else { return false };
         if header.len > LOGIN_PACKET_BYTES_MAX {
-            self.refuse_login(error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
+            self.refuse_first_packet();
             return false;
         }
         let end = HEADER_LEN + header.len;

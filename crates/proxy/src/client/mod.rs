@@ -7,6 +7,7 @@ pub(crate) mod cursor;
 pub(crate) mod login;
 pub(crate) mod long_data;
 pub(crate) mod prepared;
+pub(crate) mod proxy_header;
 pub(crate) mod query_attributes;
 pub(crate) mod rare_commands;
 pub(crate) mod upload;

@@ -197,12 +197,13 @@ impl Pools {
 const IDLE_LOOKED_AT: usize = 8;
 
 impl Pools {
-    /// An idle connection that fits the session's identity: its own of before, or one in the same state, or
+    /// An idle connection that may serve the session: its own of before, or one in the same state, or
     /// any.
     pub(crate) fn take_idle(&mut self, session: &Session, server: ServerIndex) -> Option<ConnectionKey> {
         let connections = &self.connections;
         let idle = &self.servers[server].idle;
-        let fits = |at: usize| connections[idle[at]].identity == session.identity;
+        let principal = self.servers[server].principal_of(session);
+        let fits = |at: usize| connections[idle[at]].principal() == principal;
         let own = session
             .diagnostics
             .retained_on

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use weir_protocol::capability::Capabilities;
 
+use crate::pool::pools::Pool;
+use crate::pool::waiting::Waiter;
+use crate::server::connection::Principal;
+use crate::session::Session;
 use crate::snapshot::Account;
 
 /// The capabilities that a backend connection takes over from its session, because they change results or
@@ -36,5 +40,18 @@ impl Identities {
             self.0.push(Identity { account: account.clone(), capabilities });
             self.0.len() - 1
         })
+    }
+}
+
+impl Pool {
+    /// For whom a connection has to be that this session could have.
+    pub(crate) fn principal_of(&self, session: &Session) -> Principal {
+        let client = self.server.client_told(session.client.peer.ip());
+        Principal { identity: session.identity, client }
+    }
+
+    /// The same of one that waits.
+    pub(crate) fn principal_awaited(&self, waiter: &Waiter) -> Principal {
+        Principal { identity: waiter.identity, client: self.server.client_told(waiter.client) }
     }
 }

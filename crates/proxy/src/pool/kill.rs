@@ -17,11 +17,11 @@ impl Pools {
             thread_id: connection.access.greeted.thread_id,
             query_only,
         };
-        let (server, identity) = (connection.server, connection.identity);
+        let (server, principal) = (connection.server, connection.principal());
         let totals = &mut ctx.statistics.totals;
         let count = if query_only { &mut totals.killed_queries } else { &mut totals.killed_connections };
         *count += 1;
-        self.dial_kill(ctx, server, identity, kill);
+        self.dial_kill(ctx, server, principal, kill);
     }
 
     /// The server has answered a KILL: it has struck, or never will.

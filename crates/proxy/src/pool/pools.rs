@@ -18,6 +18,7 @@ use crate::pool::outcome_rows::OutcomeRows;
 use crate::pool::turns::{News, Turn};
 use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::random::Dice;
+use crate::server::connection::Principal;
 use crate::server::connections::Connections;
 use crate::session::transaction_log::TransactionLog;
 use crate::snapshot::{Balancing, Holding, ReadPreference, Server, StrictRead, Throttle};
@@ -91,8 +92,8 @@ pub(crate) struct Pool {
     pub(crate) dialing: u32,
     /// Connections on their way to this pool's waiters by COM_CHANGE_USER.
     pub(crate) handovers: u32,
-    /// How many of both there are for each identity.
-    pub(crate) coming: Vec<(usize, u32)>,
+    /// How many of both there are for each principal.
+    pub(crate) coming: Vec<(Principal, u32)>,
     /// In line for a connection to it.
     pub(crate) waiters: VecDeque<Waiter>,
     /// The waiters are to be looked after at this time.

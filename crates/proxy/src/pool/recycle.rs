@@ -46,8 +46,8 @@ impl Pools {
         let is_opaque = left.intersects(Pins::OPAQUE) || connection.traces.is_suspect;
         if is_opaque && !connection.access.greeted.is_mariadb {
             // A login gives the roles that it should have (MySQL), whatever was made of them.
-            let identity = connection.identity;
-            return self.change_identity(ctx, key, identity);
+            let principal = connection.principal();
+            return self.change_principal(ctx, key, principal);
         }
         if let Some(buffer) = ctx.out.buffer(connection.socket) {
             weir_protocol::command::put_reset_connection(buffer);

@@ -4,26 +4,27 @@
 
 use std::rc::Rc;
 
-use weir_protocol::error::ServerError;
+use weir_protocol::error::{self, ServerError};
 use weir_sql::{Assignment, Dialect, Kind, Scope};
 
 use crate::context::Context;
 use crate::keys::{ConnectionKey, Nanos, ServerIndex};
 use crate::pool::pools::Pools;
 use crate::pool::turns::Turn;
+use crate::server::connection::Principal;
 use crate::session::Session;
 
 /// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
 const TEXT_BYTES_READ: usize = 4 << 10;
 
 impl Pools {
-    /// A server does not let a user in: those who wait for it as this user are told. Not those who came when this login had
-    /// begun already: meanwhile the account may be another.
+    /// A server does not let a user in, or not from where the client is: those who wait for it as this user, and from there if
+    /// it is told that, hear of it. Not those who came when this login had begun already: meanwhile the account may be another.
     pub(crate) fn refuse_waiters(
         &mut self,
         ctx: &mut Context,
         server: ServerIndex,
-        identity: usize,
+        principal: Principal,
         began_at: Nanos,
         code: u16,
         message: &str,
@@ -33,17 +34,18 @@ impl Pools {
         let error = ServerError { code, sqlstate };
         let pool = &mut self.servers[server];
         let endpoint = &pool.server.endpoint;
-        let user = &self.identities.0[identity].account.user.username;
+        let user = &self.identities.0[principal.identity].account.user.username;
         tracing::warn!(server = endpoint, user, error = message, "the server refuses the user");
         let refusal = Rc::new((error, format!("{endpoint} refuses user '{user}': {message}")));
-        let turns = &mut self.turns;
-        pool.waiters.retain(|waiter| {
-            let is_meant = waiter.identity == identity && waiter.since <= began_at;
-            if is_meant {
-                turns.push_back(Turn::Refuse(*waiter, refusal.clone()));
+        let mut meant = std::mem::take(&mut pool.waiters);
+        meant.retain(|waiter| {
+            let is_meant = pool.principal_awaited(waiter) == principal && waiter.since <= began_at;
+            if !is_meant {
+                pool.waiters.push_back(*waiter);
             }
-            !is_meant
+            is_meant
         });
+        self.turns.extend(meant.into_iter().map(|waiter| Turn::Refuse(waiter, refusal.clone())));
         self.supply(ctx, server);
     }
 }
@@ -82,6 +84,11 @@ fn changes_beginnings(kind: Kind, text: &[u8], dialect: Dialect) -> bool {
 /// after failures, with a password that has expired. Others are let in.
 pub(crate) fn is_about_user(code: u16) -> bool {
     matches!(code, 1044 | 1045 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151)
+}
+
+/// Errors that are between a server and those at one address: not allowed from there, blocked after failures.
+pub(crate) fn is_about_client(code: u16) -> bool {
+    code == error::HOST_IS_BLOCKED.code || code == error::HOST_NOT_PRIVILEGED.code
 }
 
 impl Pools {

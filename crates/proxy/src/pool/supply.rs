@@ -3,23 +3,17 @@
 
 use std::sync::Arc;
 
-use weir_protocol::error;
-use weir_session::defaults::Defaults;
 use weir_session::login::BackendLogin;
-use weir_session::prepared::BackendStatements;
 
 use crate::context::Context;
 use crate::keys::{ConnectionKey, Nanos, ServerIndex};
-use crate::outbox::{Order, Owner, SocketId};
+use crate::outbox::SocketId;
 use crate::pool::pools::{Pool, Pools};
-use crate::pool::relogin::is_about_user;
 use crate::pool::turns::Turn;
 use crate::pool::waiting::Waiter;
-use crate::server::connection::{
-    Access, Age, DiscardReason, Expected, Kill, Known, Purpose, Replies, ServerConnection, Settling, Stage,
-    Traces,
-};
+use crate::server::connection::{Age, DiscardReason, Expected, Principal, Purpose, ServerConnection, Stage};
 
+mod dialing;
 mod sharing;
 
 /// Connections that one worker dials to one server at a time.
@@ -80,7 +74,8 @@ impl Pools {
     fn hand_over(&mut self, ctx: &mut Context, server: ServerIndex) {
         let pool = &self.servers[server];
         for (at, waiter) in pool.waiters.iter().copied().take(WAITERS_LOOKED_AT).enumerate() {
-            let fits = |connection: &ConnectionKey| self.connections[*connection].identity == waiter.identity;
+            let principal = pool.principal_awaited(&waiter);
+            let fits = |connection: &ConnectionKey| self.connections[*connection].principal() == principal;
             if let Some(idle) = pool.idle.iter().rposition(fits) {
                 let pool = &mut self.servers[server];
                 let connection = pool.idle.remove(idle);
@@ -94,8 +89,10 @@ impl Pools {
         if may_dial && self.may_open(ctx, server, Some(first.served_by)) == Ok(true) {
             return self.dial(ctx, server);
         }
-        let connection = self.servers[server].idle.remove(0);
-        self.change_identity(ctx, connection, first.identity);
+        let pool = &mut self.servers[server];
+        let principal = pool.principal_awaited(&first);
+        let connection = pool.idle.remove(0);
+        self.change_principal(ctx, connection, principal);
     }
 
     /// Lends an idle connection to somebody who has just left the line, or has it logged in anew for them.
@@ -110,7 +107,8 @@ impl Pools {
     pub(crate) fn login_anew_for(&mut self, ctx: &mut Context, connection: ConnectionKey, waiter: Waiter) {
         let server = self.connections[connection].server;
         self.servers[server].waiters.push_front(waiter);
-        self.change_identity(ctx, connection, waiter.identity);
+        let principal = self.servers[server].principal_awaited(&waiter);
+        self.change_principal(ctx, connection, principal);
     }
 
     /// The connection is to go to somebody who has left the line for it.
@@ -120,14 +118,20 @@ impl Pools {
     }
 
     /// Logs an open connection in as somebody else; where that can't be, closes it and dials with its right.
-    pub(crate) fn change_identity(&mut self, ctx: &mut Context, connection: ConnectionKey, identity: usize) {
+    pub(crate) fn change_principal(
+        &mut self,
+        ctx: &mut Context,
+        connection: ConnectionKey,
+        principal: Principal,
+    ) {
         self.tell_of_retained(ctx, connection);
         if !self.connections[connection].replies.expected.is_empty() {
             // Once these replies are in.
-            self.connections[connection].access.next_identity = Some(identity);
+            self.connections[connection].access.next_principal = Some(principal);
             return;
         }
         let server = self.connections[connection].server;
+        let Principal { identity, client } = principal;
         let capabilities = self.identities.0[identity].capabilities;
         let is_same_capabilities = self.connections[connection].capabilities == capabilities;
         let credential = self.credential(identity);
@@ -135,18 +139,22 @@ impl Pools {
         // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
         let may_have_role = self.connections[connection].traces.is_suspect
             && self.connections[connection].access.greeted.is_mariadb;
+        // A server is told for whom a connection is when it is opened, and never again.
+        let is_same_client = self.connections[connection].client == client;
         let is_like_fresh = !self.connections[connection].defaults.runs_init_connect()
             && !may_have_role
             && !self.connections[connection].forgets_its_sql_mode();
-        let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
+        let may_change = is_same_capabilities && is_same_client && is_like_fresh;
+        let (true, Ok(credential)) = (may_change, credential) else {
             self.connections[connection].identity = identity;
+            self.connections[connection].client = client;
             self.connections[connection].capabilities = capabilities;
             return self.dial_instead(ctx, connection);
         };
         let account = self.identities.0[identity].account.clone();
         let extra = capabilities;
         self.servers[server].handovers += 1;
-        self.servers[server].comes_as(identity);
+        self.servers[server].comes_for(principal);
         let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
         ctx.timers.dial(self.connections[connection].socket, ctx.now + timeout);
         let key = connection;
@@ -175,198 +183,50 @@ impl Pools {
         self.connections[key].expect(ctx, Expected::ChangeUser);
     }
 
-    /// Closes a connection that nobody has, and dials one for the same identity with its right.
+    /// Closes a connection that nobody has, and dials one for the same principal with its right.
     pub(crate) fn dial_instead(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        let ServerConnection { server, identity, hostgroup, .. } = self.connections[key];
+        let ServerConnection { server, hostgroup, .. } = self.connections[key];
+        let principal = self.connections[key].principal();
         self.connections[key].has_credit = false;
         self.servers[server].open -= 1;
         self.discard(ctx, key, None);
-        self.dial_as(ctx, server, identity, hostgroup);
+        self.dial_for(ctx, server, principal, hostgroup);
     }
 
     /// Opens a connection for the first waiter for whom none is coming; the right to do so has been taken.
     pub(crate) fn dial(&mut self, ctx: &mut Context, server: ServerIndex) {
         let pool = &self.servers[server];
         let mut coming = pool.coming.clone();
-        let mut wanted = pool.waiters.iter().map(|waiter| (waiter.identity, waiter.served_by));
+        let mut wanted = pool.waiters.iter().map(|waiter| (pool.principal_awaited(waiter), waiter.served_by));
         let first = wanted.clone().next();
         let uncovered =
-            wanted.find(|(identity, _)| match coming.iter_mut().find(|(known, _)| known == identity) {
+            wanted.find(|(principal, _)| match coming.iter_mut().find(|(known, _)| known == principal) {
                 Some((_, count)) if *count > 0 => {
                     *count -= 1;
                     false
                 }
                 _ => true,
             });
-        let Some((identity, hostgroup)) = uncovered.or(first) else {
+        let Some((principal, hostgroup)) = uncovered.or(first) else {
             pool.server.close_one();
             return;
         };
-        self.dial_as(ctx, server, identity, hostgroup);
+        self.dial_for(ctx, server, principal, hostgroup);
     }
 
-    /// Opens a connection for this identity, and counts it for this hostgroup; the right to do so has been taken.
-    pub(crate) fn dial_as(
+    /// Opens a connection for this principal, and counts it for this hostgroup; the right to do so has been taken.
+    pub(crate) fn dial_for(
         &mut self,
         ctx: &mut Context,
         server: ServerIndex,
-        identity: usize,
+        principal: Principal,
         hostgroup: u32,
     ) {
         self.servers[server].dialing += 1;
-        self.servers[server].comes_as(identity);
+        self.servers[server].comes_for(principal);
         self.servers[server].open += 1;
         self.count_open(server, hostgroup);
-        self.open_backend(ctx, server, identity, Purpose::Pool, hostgroup);
-    }
-
-    /// Opens a connection that carries one KILL; it does not count against max_connections, else a server
-    /// whose connections all hang could not be freed.
-    pub(crate) fn dial_kill(&mut self, ctx: &mut Context, server: ServerIndex, identity: usize, kill: Kill) {
-        self.open_backend(ctx, server, identity, Purpose::Kill(kill), 0);
-    }
-
-    fn open_backend(
-        &mut self,
-        ctx: &mut Context,
-        server: ServerIndex,
-        identity: usize,
-        purpose: Purpose,
-        hostgroup: u32,
-    ) {
-        let key = self.insert_dialing(ctx, server, identity, purpose, hostgroup);
-        let connection = &self.connections[key];
-        let (socket, is_tls) = (connection.socket, connection.tls.is_some());
-        let addr = self.servers[server].server.addr;
-        let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
-        ctx.timers.dial(socket, ctx.now + timeout);
-        match self.credential(identity) {
-            Ok(credential) => {
-                let user = &self.identities.0[identity];
-                let name = user.account.user.username.as_bytes();
-                let (extra, attributes) = (user.capabilities, ctx.shared.attributes.clone());
-                let login = BackendLogin::new(name, credential, extra, is_tls, attributes);
-                self.connections[key].access.login = Some(Box::new(login));
-                ctx.out.order(Order::Connect(socket, addr));
-            }
-            Err(message) => self.dial_failed(ctx, key, Some(error::ACCESS_DENIED.code), &message),
-        }
-    }
-
-    /// Makes room for a connection of which nothing has been heard yet.
-    fn insert_dialing(
-        &mut self,
-        ctx: &mut Context,
-        server: ServerIndex,
-        identity: usize,
-        purpose: Purpose,
-        hostgroup: u32,
-    ) -> ConnectionKey {
-        let tls = self.servers[server].server.tls.clone();
-        let defaults = ctx.defaults.intern(Defaults::default());
-        let renewal = self.servers[server].server.shared.renewal();
-        let entry = self.connections.vacant_entry();
-        let key = entry.key();
-        let socket = ctx.out.open(Owner::Server(key));
-        entry.insert(ServerConnection {
-            key,
-            socket,
-            server,
-            identity,
-            capabilities: self.identities.0[identity].capabilities,
-            purpose,
-            tls,
-            access: Access {
-                login: None,
-                greeted: Default::default(),
-                renewal,
-                logged_in_at: ctx.now,
-                next_identity: None,
-            },
-            stage: Stage::Dialing,
-            state: ctx.fresh.clone(),
-            defaults,
-            holder: None,
-            traces: Traces::default(),
-            replies: Replies {
-                expected: Default::default(),
-                reply: weir_protocol::response::ReplyReader::new(
-                    weir_protocol::response::ReplyKind::Simple,
-                    1,
-                ),
-                inbox: Vec::new(),
-                asked_at: ctx.now,
-                rows: 0,
-            },
-            statements: BackendStatements::default(),
-            discard_reason: None,
-            kills_pending: 0,
-            age: Age {
-                idle_since: ctx.now,
-                opened_at: ctx.now,
-                reached_at: ctx.now,
-                early_permille: ctx.random.next() % AGE_JITTER_PERMILLE,
-                has_served: false,
-            },
-            has_credit: purpose == Purpose::Pool,
-            hostgroup,
-            known: Known { insert_id: Some(0), found_rows: Some(0), row_count: None, has_conditions: false },
-            settling: Settling { bytes: Vec::new(), again: false, is_rejected: false, refusals: 0 },
-            releases_by_default: false,
-            is_hurried: false,
-        });
-        key
-    }
-
-    /// A connection could not be made or logged in; `code` is the server's error, if it gave one.
-    pub(crate) fn dial_failed(
-        &mut self,
-        ctx: &mut Context,
-        key: ConnectionKey,
-        code: Option<u16>,
-        message: &str,
-    ) {
-        let connection = &self.connections[key];
-        let (server, socket, purpose) = (connection.server, connection.socket, connection.purpose);
-        let (identity, hostgroup) = (connection.identity, connection.hostgroup);
-        ctx.timers.dial_ended(socket);
-        if let Purpose::Kill(kill) = purpose {
-            let was_sent = !self.connections[key].replies.expected.is_empty();
-            let server = &self.servers[server].server.endpoint;
-            tracing::warn!(server, error = message, was_sent, "KILL failed");
-            self.discard(ctx, key, None);
-            return self.kill_failed(ctx, kill, was_sent);
-        }
-        self.servers[server].counts.of(hostgroup).failed += 1;
-        ctx.statistics.totals.server_connections_failed += 1;
-        if let Some(code) = code.filter(|code| is_about_user(*code)) {
-            // That is between this user and the server: nobody else is to suffer for it.
-            let began_at = self.connections[key].access.logged_in_at;
-            self.discard(ctx, key, None);
-            return self.refuse_waiters(ctx, server, identity, began_at, code, message);
-        }
-        let pool = &mut self.servers[server];
-        pool.failures += 1;
-        pool.last_error = message.into();
-        let variables = &ctx.snapshot.variables;
-        let pause = if pool.failures < variables.failures_to_shun() {
-            variables.connect_retries_delay.as_nanos() as Nanos
-        } else {
-            RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS)
-        };
-        pool.retry_at = ctx.now + ctx.random.jitter(pause);
-        if !OWN_FAULTS.contains(&code.unwrap_or(0)) {
-            ctx.shared.connect_failed(&pool.server.endpoint, message);
-        }
-        tracing::warn!(
-            server = pool.server.endpoint,
-            failures = pool.failures,
-            retry_in_ms = (pool.retry_at - ctx.now) / 1_000_000,
-            error = message,
-            "connection to the server failed"
-        );
-        self.discard(ctx, key, None);
-        self.reroute_waiters(server);
+        self.open_backend(ctx, server, principal, Purpose::Pool, hostgroup);
     }
 
     /// Sends the waiters of a server that fails to look for another one.
@@ -392,12 +252,12 @@ impl Pools {
         if self.connections[key].age.is_too_old(ctx) {
             return self.retire(ctx, key, DiscardReason::Aged);
         }
-        if let Some(identity) = self.connections[key].access.next_identity.take() {
-            return self.change_identity(ctx, key, identity);
+        if let Some(principal) = self.connections[key].access.next_principal.take() {
+            return self.change_principal(ctx, key, principal);
         }
         self.connections[key].age.idle_since = ctx.now;
         if let Some(waiter) = self.next_waiter(server, key) {
-            if waiter.identity == self.connections[key].identity {
+            if self.servers[server].principal_awaited(&waiter) == self.connections[key].principal() {
                 if self.gives_way(ctx, server, key) {
                     let pool = &mut self.servers[server];
                     pool.waiters.push_front(waiter);
@@ -421,13 +281,14 @@ impl Pools {
     /// coming and another one can use this as it is. Else two identities, each with connections in the making, could
     /// have them made anew for each other for ever.
     fn next_waiter(&mut self, server: ServerIndex, key: ConnectionKey) -> Option<Waiter> {
-        let own = self.connections[key].identity;
+        let own = self.connections[key].principal();
         let pool = &mut self.servers[server];
-        let is_coming = |identity| pool.coming.iter().any(|(known, count)| *known == identity && *count > 0);
-        let at = match pool.waiters.front() {
-            Some(first) if first.identity != own && is_coming(first.identity) => {
+        let is_coming = |wanted| pool.coming.iter().any(|(known, count)| *known == wanted && *count > 0);
+        let first = pool.waiters.front().map(|first| pool.principal_awaited(first));
+        let at = match first {
+            Some(first) if first != own && is_coming(first) => {
                 let mut near = pool.waiters.iter().take(WAITERS_LOOKED_AT);
-                near.position(|waiter| waiter.identity == own).unwrap_or(0)
+                near.position(|waiter| pool.principal_awaited(waiter) == own).unwrap_or(0)
             }
             _ => 0,
         };
@@ -500,15 +361,15 @@ impl Pool {
         self.supply_at = self.supply_at.min(at);
     }
 
-    /// A connection is in the making for this identity.
-    fn comes_as(&mut self, identity: usize) {
-        let known = self.coming.iter().position(|(known, _)| *known == identity);
+    /// A connection is in the making for this principal.
+    fn comes_for(&mut self, principal: Principal) {
+        let known = self.coming.iter().position(|(known, _)| *known == principal);
         match known.or_else(|| self.coming.iter().position(|(_, count)| *count == 0)) {
             Some(at) => {
                 let count = if known.is_some() { self.coming[at].1 } else { 0 };
-                self.coming[at] = (identity, count + 1);
+                self.coming[at] = (principal, count + 1);
             }
-            None => self.coming.push((identity, 1)),
+            None => self.coming.push((principal, 1)),
         }
     }
 
@@ -519,7 +380,7 @@ impl Pool {
             (Purpose::Pool, Stage::HandingOver) => self.handovers -= 1,
             _ => return,
         }
-        let known = self.coming.iter_mut().find(|(known, _)| *known == connection.identity);
+        let known = self.coming.iter_mut().find(|(known, _)| *known == connection.principal());
         if let Some((_, count)) = known {
             *count = count.saturating_sub(1);
         }
@@ -569,7 +430,15 @@ impl Pools {
     pub(crate) fn is_stale(&self, ctx: &Context, key: ConnectionKey) -> bool {
         let account = &self.identities.0[self.connections[key].identity].account;
         let current = ctx.snapshot.users.current(account);
-        !current.is_some_and(|current| Arc::ptr_eq(current, account)) || self.is_encrypted_otherwise(key)
+        !current.is_some_and(|current| Arc::ptr_eq(current, account))
+            || self.is_encrypted_otherwise(key)
+            || self.is_introduced_otherwise(key)
+    }
+
+    /// The configuration wants its server to be told of clients' addresses in another way, or not any more, or now.
+    fn is_introduced_otherwise(&self, key: ConnectionKey) -> bool {
+        let connection = &self.connections[key];
+        connection.proxy_header != self.servers[connection.server].server.proxy_header
     }
 
     /// The configuration wants another encryption of connections to this server, or none, or some.

@@ -1,6 +1,7 @@
 //! Lines up the sessions that wait for a server, and limits how many may, and for how long.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use crate::context::Context;
 use crate::keys::{Nanos, SessionKey};
@@ -16,6 +17,8 @@ pub(crate) struct Waiter {
     pub socket: SocketId,
     /// As whom its connection is to be logged in.
     pub identity: usize,
+    /// Where its client is.
+    pub client: Option<IpAddr>,
     /// Where its statement goes.
     pub hostgroup: u32,
     /// The hostgroup of the server for which it is in line.
@@ -121,6 +124,7 @@ impl Session {
             session: self.key,
             socket: self.socket,
             identity: self.identity,
+            client: self.client.peer.ip(),
             hostgroup: self.execution.hostgroup,
             served_by: self.execution.served_by,
             since: wait.since,

@@ -1,12 +1,15 @@
 //! Holds a connection to a server: its state, the replies it owes, and what it knows of the sessions that have had it.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weir_config::SendProxyProtocol;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Encoding;
+use weir_protocol::proxy_header;
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::defaults::Defaults;
 use weir_session::login::{BackendLogin, Greeted};
@@ -28,6 +31,10 @@ pub(crate) struct ServerConnection {
     pub socket: SocketId,
     pub server: ServerIndex,
     pub identity: usize,
+    /// The only client that it is for: the server has been told its address.
+    pub client: Option<IpAddr>,
+    /// How it has been told, if it has.
+    pub proxy_header: SendProxyProtocol,
     /// Those of its identity.
     pub capabilities: Capabilities,
     pub purpose: Purpose,
@@ -67,8 +74,41 @@ pub(crate) struct Access {
     pub renewal: u64,
     /// When that login began.
     pub logged_in_at: Nanos,
-    /// To be logged in as this identity when the replies owed are in.
-    pub next_identity: Option<usize>,
+    /// To be logged in for these when the replies owed are in.
+    pub next_principal: Option<Principal>,
+}
+
+/// Those whom a connection may serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Principal {
+    /// As whom it is logged in: the place of an `Identity`.
+    pub identity: usize,
+    /// The client whose address the server has been told, where it is told of any.
+    pub client: Option<IpAddr>,
+}
+
+impl ServerConnection {
+    /// Those whom it may serve.
+    pub(crate) fn principal(&self) -> Principal {
+        Principal { identity: self.identity, client: self.client }
+    }
+
+    /// The connection stands: before anything else its server is told for whom it is. There is no port to tell, as the client's
+    /// sessions share it.
+    pub(crate) fn introduce_client(&self, ctx: &mut Context, server: SocketAddr) {
+        if self.proxy_header == SendProxyProtocol::Off {
+            return;
+        }
+        let Some(out) = ctx.out.buffer(self.socket) else { return };
+        let client = self.client.map(|ip| SocketAddr::new(ip, 0));
+        match (self.proxy_header, client) {
+            (SendProxyProtocol::Off, _) => {}
+            (SendProxyProtocol::V1, Some(client)) => proxy_header::write_v1(client, server, out),
+            (SendProxyProtocol::V2, Some(client)) => proxy_header::write_v2(client, server, out),
+            (SendProxyProtocol::V1, None) => proxy_header::write_unknown_v1(out),
+            (SendProxyProtocol::V2, None) => proxy_header::write_unknown_v2(out),
+        }
+    }
 }
 
 /// What sessions that have had a connection may have left there.

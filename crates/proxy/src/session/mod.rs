@@ -110,7 +110,10 @@ pub(crate) struct Input {
 
 /// What is known of the client since its login.
 pub(crate) struct Client {
+    /// Where it is: as the system says, or as a header of the PROXY protocol has told.
     pub peer: Peer,
+    /// Such a header may come in front of its first packet.
+    pub awaits_proxy_header: bool,
     pub is_tls: bool,
     /// What it has shown in TLS.
     pub certificate: Option<Arc<ClientCertificate>>,

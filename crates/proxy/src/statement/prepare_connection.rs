@@ -188,7 +188,8 @@ impl Work<'_> {
 
     /// COM_CHANGE_USER to the same user: the only way back to no default schema.
     fn wipe(&mut self, key: ConnectionKey) {
-        let ServerConnection { identity, server, .. } = self.pools.connections[key];
+        let connection = &self.pools.connections[key];
+        let (principal, server) = (connection.principal(), connection.server);
         // What was set in front of it is undone with the login.
         self.session.begin_replay_anew(self.ctx.now);
         let session = &mut *self.session;
@@ -196,7 +197,7 @@ impl Work<'_> {
         session.phase = Phase::waiting(self.ctx.now);
         let Some(waiter) = session.waiter() else { return };
         self.pools.servers[server].waiters.push_front(waiter);
-        self.pools.change_identity(self.ctx, key, identity);
+        self.pools.change_principal(self.ctx, key, principal);
     }
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.

@@ -29,6 +29,10 @@ totals! {
     refused_max_connections,
     /// Of these: more than the user's max_connections.
     refused_max_user_connections,
+    /// Of these: a header of the PROXY protocol that is broken, or comes from a network that may not send one.
+    refused_proxy_header,
+    /// Clients of whom a header of the PROXY protocol has come.
+    proxy_headers,
     /// Commands that clients have sent.
     questions,
     /// Bytes that clients have sent.

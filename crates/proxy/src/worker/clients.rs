@@ -138,6 +138,7 @@ impl Context {
     fn unknown_client(&self, peer: Peer, scramble: Scramble) -> Client {
         Client {
             peer,
+            awaits_proxy_header: self.snapshot.variables.proxy_protocol_networks.contain(peer.ip()),
             is_tls: false,
             certificate: None,
             program: None,

@@ -1,6 +1,7 @@
 //! Looks after connections and transactions once a second: idle connections that need a ping, are too many or too old,
 //! connections opened in advance, transactions that take too long.
 
+use weir_config::SendProxyProtocol;
 use weir_session::pin::Pins;
 
 use crate::context::Context;
@@ -151,6 +152,9 @@ impl Pools {
         if !pool.takes_work() || pool.failures > 0 {
             return;
         }
+        if pool.server.proxy_header != SendProxyProtocol::Off {
+            return; // they would be of use to one client only
+        }
         let missing = keep.saturating_sub(pool.open as usize).min(WARMED_AT_ONCE);
         let is_model = |purpose: Purpose, stage| purpose == Purpose::Pool && stage == Stage::Ready;
         let model = self
@@ -159,8 +163,8 @@ impl Pools {
             .find(|(_, connection)| {
                 connection.server == server && is_model(connection.purpose, connection.stage)
             })
-            .map(|(_, connection)| connection.identity);
-        let Some(identity) = model else { return };
+            .map(|(_, connection)| connection.principal());
+        let Some(principal) = model else { return };
         let is_in =
             |group: &crate::pool::pools::Group| group.members.iter().any(|member| member.server == server);
         let Some(hostgroup) = self.groups.iter().find(|(_, group)| is_in(group)).map(|(id, _)| *id) else {
@@ -170,7 +174,7 @@ impl Pools {
             if self.may_open(ctx, server, Some(hostgroup)) != Ok(true) {
                 return;
             }
-            self.dial_as(ctx, server, identity, hostgroup);
+            self.dial_for(ctx, server, principal, hostgroup);
         }
     }
 

@@ -96,7 +96,7 @@ impl Worker {
         self.ctx.pass_to(now);
         if let Some(Owner::Server(key)) = self.ctx.out.owner(socket) {
             match result {
-                Ok(()) => self.pools.connections[key].age.reached_at = now,
+                Ok(()) => self.pools.reached(&mut self.ctx, key),
                 Err(error) => self.pools.dial_failed(&mut self.ctx, key, None, &error.to_string()),
             }
         }

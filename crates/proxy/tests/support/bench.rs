@@ -10,6 +10,7 @@ use weir_protocol::command::{Command, put_query};
 use weir_protocol::frame;
 use weir_protocol::handshake::{AuthSwitchRequest, Greeting, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
+use weir_protocol::proxy_header::{self, Opening, ProxiedClient};
 use weir_protocol::status::StatusFlags;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::peer::Peer;
@@ -43,6 +44,8 @@ pub struct Bench {
     pub now: u64,
     /// Statements of clients in the order in which servers got them: server and text.
     pub log: Vec<(usize, String)>,
+    /// For whom the connections were, with which each of them came; none without a header of the PROXY protocol.
+    pub told: Vec<Option<ProxiedClient>>,
     /// Servers leave statements of clients unanswered.
     pub holds: bool,
     /// Servers hang up when a client's statement comes.
@@ -123,6 +126,8 @@ pub struct Conn {
     pub is_silent: bool,
     /// The server has asked for a file, and waits for its end.
     pub takes_file: bool,
+    /// What a header of the PROXY protocol has told.
+    pub told: Option<ProxiedClient>,
 }
 
 impl Bench {
@@ -162,6 +167,7 @@ impl Bench {
             conns: Vec::new(),
             now: 1,
             log: Vec::new(),
+            told: Vec::new(),
             holds: false,
             hangs_up: false,
             hangs_up_on_commands: false,
@@ -225,7 +231,11 @@ impl Bench {
     }
 
     pub fn client_with(&mut self, core: usize, user: &str, capabilities: Capabilities) -> usize {
-        let id = self.cores[core].accept(Peer::Unix, &super::listener(), self.now).unwrap();
+        self.client_at(core, user, capabilities, Peer::Unix)
+    }
+
+    pub fn client_at(&mut self, core: usize, user: &str, capabilities: Capabilities, peer: Peer) -> usize {
+        let id = self.cores[core].accept(peer, &super::listener(), self.now).unwrap();
         self.clients.push(Client { core, id, got: Vec::new(), connection_id: 0 });
         let client = self.clients.len() - 1;
         self.run();
@@ -388,6 +398,7 @@ impl Bench {
                         is_in_transaction: false,
                         is_silent: self.greets_late,
                         takes_file: false,
+                        told: None,
                     };
                     self.conns.push(conn);
                     self.cores[core].connected(id, Ok(()), self.now);
@@ -435,6 +446,12 @@ impl Bench {
     /// A server answers a packet. False if there is none.
     fn serve(&mut self, at: usize) -> bool {
         let conn = &mut self.conns[at];
+        if !conn.is_logged_in
+            && let Ok(Opening::Header { len, client }) = proxy_header::parse(&conn.inbox)
+        {
+            conn.inbox.drain(..len);
+            assert!(conn.told.replace(client).is_none(), "told twice");
+        }
         let Some((sequence, payload)) = super::take_packet(&mut conn.inbox) else { return false };
         let (core, id) = (conn.core, conn.id);
         let mut sequence = sequence.wrapping_add(1);
@@ -457,6 +474,7 @@ impl Bench {
             Some(command @ (Command::InitDb | Command::StmtPrepare | Command::ResetConnection))
                 if self.hangs_up_on_commands =>
             {
+                self.told.push(conn.told);
                 self.log.push((conn.node, command.name().into()));
                 conn.node = usize::MAX;
                 self.cores[core].closed(id, self.now);
@@ -541,6 +559,7 @@ impl Bench {
                 if self.outside.contains(&conn.node) {
                     answer = super::error(sequence, 1047, OUTSIDE);
                 }
+                self.told.push(conn.told);
                 self.log.push((conn.node, text));
                 if self.hangs_up {
                     conn.node = usize::MAX;

@@ -65,6 +65,7 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
         is_gone: false,
         is_silent: false,
         tls: None,
+        proxy_header: Default::default(),
         is_leaving: false,
         leave_by: None,
         care: Care { free_connections_pct: 10, ..Care::default() },

@@ -216,6 +216,11 @@ impl ClientLogin {
         }
     }
 
+    /// A proxy has told where the client is.
+    pub fn come_from(&mut self, host: IpAddr) {
+        self.host = Some(host);
+    }
+
     /// The greeting, as a packet.
     pub fn greet(&mut self, thread_id: u32, version: &[u8], out: &mut Vec<u8>) {
         let greeting = Greeting {

@@ -40,6 +40,10 @@ pub enum Refusal {
     BadHandshake,
     /// Sequence ids do not follow each other.
     OutOfOrder,
+    /// A header of the PROXY protocol that is none, or too long.
+    BrokenProxyHeader,
+    /// `mysql-proxy_protocol_networks`
+    ProxyHeaderNotAllowed,
     /// The client goes on in compressed packets.
     Compressed,
     /// The client's character set is none that statements can be written in.
@@ -80,6 +84,10 @@ impl Refusal {
             Self::PluginNotSpoken => "the client does not speak the authentication plugin that is needed",
             Self::BadHandshake => "bad handshake",
             Self::OutOfOrder => "packets out of order",
+            Self::BrokenProxyHeader => "a broken header of the PROXY protocol",
+            Self::ProxyHeaderNotAllowed => {
+                "a header of the PROXY protocol, and the network is not in mysql-proxy_protocol_networks"
+            }
             Self::Compressed => "the client compresses the connection",
             Self::CharacterSet => "no statement can be written in the character set of the client",
             Self::MaxConnections => "mysql-max_connections is reached",

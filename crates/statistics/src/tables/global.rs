@@ -35,7 +35,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 55] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 57] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -44,6 +44,8 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 55] {
         ("Access_Denied_Wrong_Password", totals.refused_password),
         ("Access_Denied_Max_Connections", totals.refused_max_connections),
         ("Access_Denied_Max_User_Connections", totals.refused_max_user_connections),
+        ("Weir_proxy_headers", totals.proxy_headers),
+        ("Weir_proxy_headers_refused", totals.refused_proxy_header),
         ("Questions", totals.questions),
         ("Slow_queries", totals.slow_queries),
         ("GTID_consistent_queries", totals.gtid_statements),

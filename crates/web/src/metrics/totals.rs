@@ -24,6 +24,8 @@ const COUNTERS: &[Row] = &[
         "Clients refused because of their user's max_connections.",
         |t| t.refused_max_user_connections,
     ),
+    ("weir_proxy_headers", "Clients of whom a header of the PROXY protocol has come.", |t| t.proxy_headers),
+    ("weir_proxy_headers_refused", "Clients refused because of such a header.", |t| t.refused_proxy_header),
     ("proxysql_questions", "Commands of clients.", |t| t.questions),
     ("proxysql_slow_queries", "Statements that took longer than mysql-long_query_time.", |t| t.slow_queries),
     ("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", |t| t.client_init_db),

@@ -61,7 +61,7 @@ const EVERYTHING: &str = r#"
     INSERT INTO mysql_replication_hostgroups VALUES (30, 31, 'super_read_only', 'replicas');
     INSERT INTO mysql_hostgroup_attributes (hostgroup_id, max_num_online_servers, init_connect, comment)
       VALUES (10, 1000000, 'SET @a = "b"', 'attributes');
-    INSERT INTO weir_hostgroups VALUES (12, 'least_in_flight', 'global', 'fastest', 250, 7, 'on', 65536, 'marker', 1, 'own');
+    INSERT INTO weir_hostgroups VALUES (12, 'least_in_flight', 'global', 'fastest', 250, 7, 'on', 65536, 'marker', 1, 'v2', 'own');
     INSERT INTO weir_topology (writer_hostgroup, min_readers, slow_start_ms, hold_timeout_ms, max_held,
         retry_buffer_bytes, drain_grace_ms, switchover_pin_grace_ms, assist, assist_username, assist_password)
       VALUES (10, 1, 100, 200, 300, 400, 500, 600, 'off', 'mover', 'se"cret');
