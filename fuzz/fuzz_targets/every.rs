@@ -62,6 +62,12 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "rule_pattern" => |data| {
             weir_routing::fuzzing::fuzz_pattern(data);
         },
+        "server_address" => |data| {
+            weir_discovery::fuzzing::fuzz_address(data);
+        },
+        "server_facts" => |data| {
+            weir_discovery::fuzzing::fuzz_facts(data);
+        },
         "server_states" => |data| {
             weir_topology::fuzzing::fuzz_states(data);
             weir_eviction::fuzzing::fuzz_membership(data);

@@ -128,6 +128,7 @@ fn json_outputs(env: &Env) -> CaseResult {
         (&["undrain", "127.9.9.9:3306", "-c", &config], 1, false),
         (&["switchover", "100", "-c", &config, "--dry-run"], 1, false),
         (&["donor", "4711", "-c", &config], 1, false),
+        (&["init", "mysql://root:x@127.0.0.1:1", "--dry-run"], 1, false),
     ];
     let mut runs: Vec<(Vec<&str>, i32, bool)> =
         runs.iter().map(|(run, status, has_answer)| (run.to_vec(), *status, *has_answer)).collect();

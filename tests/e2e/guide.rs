@@ -71,6 +71,7 @@ const RUN: &[&str] = &[
 
 /// What does not run here, and why.
 const NOT_RUN: &[(&str, &str)] = &[
+    ("weir init ", "makes accounts: the cases of `init`"),
     ("weir serve ", "runs until it is stopped: every case does that"),
     ("weir top -c /etc/weir/weir.toml", "needs a terminal: the cases of `terminal`"),
     ("weir top --datadir", "needs a terminal: the cases of `terminal`"),

@@ -34,6 +34,7 @@ mod group_switchover;
 mod guide;
 mod hostile;
 mod http;
+mod init;
 mod isolation;
 mod listeners;
 mod login;
@@ -116,6 +117,7 @@ fn cases() -> Vec<Case> {
         guide::trials(),
         hostile::trials(),
         http::trials(),
+        init::trials(),
         isolation::trials(),
         listeners::trials(),
         login::trials(),

@@ -25,12 +25,12 @@ pub(crate) fn trials() -> Vec<Case> {
 }
 
 /// A terminal that a shell runs in, with a tmux server of its own.
-struct Screen {
+pub(crate) struct Screen {
     socket: PathBuf,
 }
 
 impl Screen {
-    fn open(env: &Env, name: &str, shell: &str) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn open(env: &Env, name: &str, shell: &str) -> Result<Self, Box<dyn Error>> {
         let socket = env.dir()?.join(format!("{name}.tmux"));
         let screen = Self { socket };
         screen.tmux(&["new-session", "-d", "-x", "130", "-y", "40", "-s", "top", shell])?;
@@ -47,7 +47,7 @@ impl Screen {
     }
 
     /// What can be seen, a line each.
-    fn lines(&self) -> Result<Vec<String>, Box<dyn Error>> {
+    pub(crate) fn lines(&self) -> Result<Vec<String>, Box<dyn Error>> {
         Ok(self.tmux(&["capture-pane", "-p", "-t", "top"])?.lines().map(str::to_owned).collect())
     }
 
@@ -55,11 +55,11 @@ impl Screen {
         Ok(self.lines()?.iter().any(|line| line.contains(text)))
     }
 
-    fn wait_shown(&self, text: &str) -> CaseResult {
+    pub(crate) fn wait_shown(&self, text: &str) -> CaseResult {
         eventually(&format!("{text:?} on the screen"), SHOWN_TIMEOUT, || self.shows(text))
     }
 
-    fn types(&self, keys: &[&str]) -> CaseResult {
+    pub(crate) fn types(&self, keys: &[&str]) -> CaseResult {
         self.tmux(&[["send-keys", "-t", "top"].as_slice(), keys].concat())?;
         Ok(())
     }

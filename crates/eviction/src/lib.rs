@@ -26,5 +26,5 @@ mod tests;
 pub use decision::{Decision, Doubt, Eviction, Liveness, Node, Victim, decide};
 pub use evictor::{Evictor, EvictorSettings, Suspect, obstacles};
 pub use membership::{Membership, Provider};
-pub use obstacle::Obstacle;
+pub use obstacle::{MEASURED_OPTIONS, Obstacle};
 pub use sequence::{Act, Note, Sequence, Step};

@@ -8,6 +8,10 @@ use super::Membership;
 /// eviction was seen to be over soon, in milliseconds.
 const PERIOD_MS_MAX: u64 = 100;
 
+/// The provider options with which evictions were measured, for `wsrep_provider_options` of every node's my.cnf.
+pub const MEASURED_OPTIONS: &str = "evs.inactive_check_period=PT0.1S; evs.keepalive_period=PT0.1S; evs.suspect_timeout=PT2S; \
+    evs.inactive_timeout=PT4S; evs.join_retrans_period=PT0.1S; evs.install_timeout=PT4S";
+
 /// Why a node's cluster can't be helped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {

@@ -62,5 +62,5 @@ pub use latest_roles::LatestRoles;
 pub use monitor::{Monitor, Planner, Reporter};
 pub use probe_log::{GaleraSeen, GroupSeen, LagSeen, ProbeCounts, ProbeLog, Probed};
 pub use server_address::{ServerAddress, ServerAddresses};
-pub use server_check::{Finding, Remedy, Risk, ServerCheck, examine};
+pub use server_check::{Finding, NOT_EVICTED, Remedy, Risk, ServerCheck, examine};
 pub use settings::Reach;

@@ -7,7 +7,7 @@ use std::thread;
 
 use weir_client::Options;
 use weir_config::Config;
-use weir_eviction::Obstacle;
+use weir_eviction::{MEASURED_OPTIONS, Obstacle};
 use weir_topology::{ClusterPolicy, Endpoint};
 
 pub use self::risks::Risk;
@@ -54,7 +54,8 @@ pub enum Remedy {
 }
 
 const NO_ROLE: &str = "the server gets no role";
-const NOT_EVICTED: &str = "a dead node of the cluster is not evicted";
+/// What [`Finding::lost`] is where only evictions are.
+pub const NOT_EVICTED: &str = "a dead node of the cluster is not evicted";
 
 /// Connects to every server of the configuration's clusters and looks what the monitor and, for Galera, the account
 /// that evicts dead nodes would miss. Changes nothing.
@@ -141,7 +142,7 @@ fn of_evictor(options: &Options) -> Vec<Finding> {
         what: obstacle.to_string(),
         lost: NOT_EVICTED,
         remedy: match &obstacle {
-            Obstacle::Option { .. } => Some(Remedy::ProviderOptions(OPTIONS)),
+            Obstacle::Option { .. } => Some(Remedy::ProviderOptions(MEASURED_OPTIONS)),
             Obstacle::NoPrivilege { user } => {
                 Some(Remedy::Grant { privilege: "SUPER ON *.*", user: user.clone() })
             }
@@ -150,7 +151,3 @@ fn of_evictor(options: &Options) -> Vec<Finding> {
     };
     obstacles.into_iter().map(finding).collect()
 }
-
-/// The options with which evictions were measured.
-const OPTIONS: &str = "evs.inactive_check_period=PT0.1S; evs.keepalive_period=PT0.1S; evs.suspect_timeout=PT2S; \
-    evs.inactive_timeout=PT4S; evs.join_retrans_period=PT0.1S; evs.install_timeout=PT4S";

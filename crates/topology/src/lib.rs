@@ -69,6 +69,7 @@ mod readers;
 mod reason;
 mod replica_state;
 mod replication;
+mod risk;
 mod role;
 mod server_shared;
 pub mod session_variables;
@@ -94,6 +95,7 @@ pub use policy::{
 };
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
+pub use risk::Risk;
 pub use role::{
     Change, EpochTrouble, Flavour, Group, Hold, Place, Role, Roles, Split, Status, Succession, Trouble, View,
 };

@@ -54,6 +54,14 @@ impl Source {
         }
     }
 
+    /// Checks a text in Weir's own form that is in no file; `name` is for messages.
+    ///
+    /// # Errors
+    /// All its faults.
+    pub(crate) fn of_text(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
+        Self::toml(name, text)
+    }
+
     fn toml(path: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
         let (config, rows) = weir_config::parse_with_rows(text, &file)?;

@@ -1,6 +1,5 @@
 //! Gives the admin interface access to the running Weir: what it may change, and show.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -15,9 +14,9 @@ use weir_statistics::Statistics;
 use weir_topology::Endpoint;
 
 use crate::config_command;
-use crate::config_file::Source;
 use crate::control::{Action, Orders, order};
 use crate::serve::ConfigSender;
+use crate::startup::Origin;
 use crate::tls::{NO_TLS, Tls};
 use weir_web::WebSource;
 
@@ -34,8 +33,8 @@ pub(crate) struct RunningWeir {
     pub shown: Arc<WebSource>,
     /// As if the process had got this signal.
     pub signal: Box<dyn Fn(i32) + Send + Sync>,
-    /// The configuration file.
-    pub path: PathBuf,
+    /// Where the configuration comes from.
+    pub origin: Origin,
 }
 
 impl Engine for RunningWeir {
@@ -107,7 +106,7 @@ impl Engine for RunningWeir {
 
     fn file_rows(&self) -> Result<TableRows, Vec<String>> {
         let faults = |faults: Vec<ConfigError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
-        Ok(Source::read(&self.path).map_err(faults)?.rows)
+        Ok(self.origin.read().map_err(faults)?.rows)
     }
 
     fn config_text(&self, rows: &TableRows) -> Result<String, String> {

@@ -13,6 +13,7 @@ mod drain;
 mod engine;
 mod epoch_file;
 mod followed_servers;
+mod init;
 mod instance;
 mod log;
 mod logs;
@@ -45,9 +46,11 @@ use weir_topology::Endpoint;
 use crate::config_command::{CheckArgs, ConfigCommand};
 use crate::config_file::Source;
 use crate::control::{ControlClient, ControlClientError, Request};
+use crate::init::{InitArgs, TrialArgs};
 use crate::startup::{Beginning, ConfigMode};
 
 const EXAMPLES: &str = "Examples:
+  weir init mysql://root@10.0.0.11      find the cluster, make accounts, write weir.toml
   weir check -c weir.toml     check a configuration
   weir serve -c weir.toml     run the proxy
   weir status -c weir.toml    which server writes, which ones read, and why
@@ -61,6 +64,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   weir serve -c /etc/weir/weir.toml --config-mode file     the file counts, not the database
   weir serve -c weir.toml --log-format json --log-level weir_proxy=debug,info
   weir serve -c /etc/weir/weir.toml --takeover     take over from the running weir, which drains
+  weir serve --cluster mysql://root@10.0.0.11     a first try: no file, no new account, on 127.0.0.1:6033
 
 The configuration is the file's at the first start, and is saved to datadir/weir.db; from then on the database wins,
 and the log names what differs from the file. --initial, --reload and --config-mode=file let the file win.
@@ -155,6 +159,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Find the cluster of a server, make accounts there, write a configuration
+    #[command(after_help = init::INIT_EXAMPLES)]
+    Init(InitArgs),
     /// Run the proxy
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
@@ -194,11 +201,15 @@ enum Command {
 }
 
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("from").required(true).args(["config", "cluster"])))]
 struct ServeArgs {
     /// The configuration file: weir.toml, or ProxySQL's proxysql.cnf
     #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
-    /// Where Weir keeps its own files [default: from the configuration file, else /var/lib/weir]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    trial: TrialArgs,
+    /// Where Weir keeps its own files [default: from the configuration file, else /var/lib/weir; with --cluster a
+    /// temporary directory]
     #[arg(short = 'D', long, value_name = "DIR")]
     datadir: Option<PathBuf>,
     /// Where the process id is written [default: weir.pid in the datadir]
@@ -361,6 +372,7 @@ fn main() -> ExitCode {
         Command::Undrain(args) => {
             at(&args.target, |client| drain::undrain(client, &args.server, args.force, args.json))
         }
+        Command::Init(args) => init::init(&args),
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
         Command::Completions(args) => shell_completions::print(&args, Cli::command()),
@@ -370,27 +382,42 @@ fn main() -> ExitCode {
                 eprintln!("weir: {error}");
                 return ExitCode::from(2);
             }
-            let takeover = args.takeover;
-            match serve::serve(&args.origin(), takeover) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("weir: {error}");
-                    ExitCode::FAILURE
-                }
-            }
+            serve(args)
         }
     }
 }
 
+fn serve(args: ServeArgs) -> ExitCode {
+    let takeover = args.takeover;
+    let failed = |error: &dyn std::fmt::Display| {
+        eprintln!("weir: {error}");
+        ExitCode::FAILURE
+    };
+    // A directory of its own is there until the end.
+    let (origin, _datadir) = match args.origin() {
+        Ok(origin) => origin,
+        Err(error) => return failed(&error),
+    };
+    serve::serve(&origin, takeover).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+}
+
 impl ServeArgs {
-    fn origin(self) -> startup::Origin {
-        let Self { config, datadir, pidfile, config_mode: mode, initial, reload, .. } = self;
+    fn origin(self) -> Result<(startup::Origin, Option<init::Datadir>), init::InitError> {
+        let Self { config, trial, datadir, pidfile, config_mode: mode, initial, reload, .. } = self;
+        if let Some(address) = &trial.cluster {
+            let init::Trial { name: path, text, datadir } = init::Trial::new(address, &trial, datadir)?;
+            let (mode, beginning) = (ConfigMode::File, Beginning::AsSaved);
+            let own = Some(datadir.path().to_owned());
+            let origin = startup::Origin { path, text: Some(text), datadir: own, pidfile, mode, beginning };
+            return Ok((origin, Some(datadir)));
+        }
         let beginning = match (initial, reload) {
             (true, _) => Beginning::Initial,
             (false, true) => Beginning::Reload,
             (false, false) => Beginning::AsSaved,
         };
-        startup::Origin { path: config, datadir, pidfile, mode, beginning }
+        let path = config.unwrap_or_default();
+        Ok((startup::Origin { path, text: None, datadir, pidfile, mode, beginning }, None))
     }
 }
 

@@ -148,10 +148,22 @@ pub(crate) fn towards_proxy(
         ClusterSslMode::VerifyCa => (variables.ssl_ca.clone(), false),
         ClusterSslMode::VerifyIdentity => (variables.ssl_ca.clone(), true),
     };
+    let made = towards_server(endpoint, ca, verifies_identity);
+    made.map(Some).map_err(|error| format!("admin-cluster_ssl_mode: {error}"))
+}
+
+/// TLS towards a server that is in no configuration yet, signed by the authorities of a file if there is one.
+///
+/// # Errors
+/// What is wrong with the file or the name.
+pub(crate) fn towards_server(
+    endpoint: &Endpoint,
+    ca: Option<PathBuf>,
+    verifies_identity: bool,
+) -> Result<weir_client::Tls, ServerTlsError> {
     let params = ServerTlsParams { ca, verifies_identity, ..ServerTlsParams::default() };
-    let made = Files::read(&params).and_then(|files| server_tls(endpoint, &params, &files));
-    let tls = made.map_err(|error| format!("admin-cluster_ssl_mode: {error}"))?;
-    Ok(Some(weir_client::Tls::new(tls.config, tls.name)))
+    let tls = server_tls(endpoint, &params, &Files::read(&params)?)?;
+    Ok(weir_client::Tls::new(tls.config, tls.name))
 }
 
 impl Files {

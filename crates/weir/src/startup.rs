@@ -11,6 +11,7 @@
 //! Nothing is saved before clients are served: who mends the file after a start that has failed has it read again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weir_config::{Config, ConfigError, TableRows};
 use weir_store::{DATABASE_FILE, Layer, Module, Store, StoreError};
@@ -47,8 +48,10 @@ pub(crate) enum Beginning {
 /// The command line's instructions for a start.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    /// The file.
+    /// The file, or what the text is called.
     pub path: PathBuf,
+    /// In place of the file.
+    pub text: Option<Arc<str>>,
     /// In place of the file's.
     pub datadir: Option<PathBuf>,
     /// In place of the datadir's.
@@ -58,6 +61,17 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// All its faults.
+    pub(crate) fn read(&self) -> Result<Source, Vec<ConfigError>> {
+        match &self.text {
+            Some(text) => Source::of_text(&self.path, text),
+            None => Source::read(&self.path),
+        }
+    }
+
     /// Where a Weir with this file keeps its data.
     pub(crate) fn datadir(&self, source: &Source) -> PathBuf {
         self.datadir.clone().unwrap_or_else(|| source.datadir())
@@ -126,7 +140,10 @@ pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<
     note_proxysql(datadir, source);
     let mut store = match mode {
         ConfigMode::File => {
-            tracing::info!(%file, "configuration: the file (--config-mode=file)");
+            match origin.text {
+                Some(_) => tracing::info!("configuration: {file}, in memory"),
+                None => tracing::info!(%file, "configuration: the file (--config-mode=file)"),
+            }
             let mut store = Store::in_memory()?;
             store.set_datadir(datadir);
             if let Some(note) = store.keep_history(datadir)? {

@@ -6,18 +6,8 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 use weir_client::{Connection, Error, Options};
+pub use weir_topology::Risk;
 use weir_topology::{Endpoint, Policy};
-
-/// A setting, and what may happen with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Risk {
-    /// The setting as it is: `innodb_flush_log_at_trx_commit is 2`.
-    pub setting: String,
-    /// What may happen.
-    pub effect: &'static str,
-    /// What excludes that.
-    pub remedy: &'static str,
-}
 
 const QUESTION: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('innodb_flush_log_at_trx_commit', 'innodb_snapshot_isolation', 'wsrep_sync_wait')";
@@ -88,27 +78,7 @@ pub(super) fn of_server(options: &Options) -> Result<Vec<Risk>, Error> {
 fn ask(connection: &mut Connection) -> Result<Vec<Risk>, Error> {
     let answer = connection.query(QUESTION)?;
     let rows = (0..).map_while(|row| Some((answer.text(row, 0)?, answer.text(row, 1).unwrap_or_default())));
-    Ok(rows.filter_map(|(name, value)| of_variable(name, value)).collect())
-}
-
-fn of_variable(name: &str, value: &str) -> Option<Risk> {
-    let (effect, remedy) = match (name, value) {
-        ("innodb_flush_log_at_trx_commit", "1") => return None,
-        ("innodb_flush_log_at_trx_commit", _) => (
-            "writes that clients were acknowledged are lost when all servers that have them crash at once",
-            "innodb_flush_log_at_trx_commit = 1",
-        ),
-        ("innodb_snapshot_isolation", "OFF") => (
-            "at REPEATABLE READ two transactions that have read a row may both overwrite it, and the first change is lost",
-            "innodb_snapshot_isolation = ON",
-        ),
-        ("wsrep_sync_wait", value) if value != "0" => (
-            "each statement waits in the server, although Weir's checks serve all sessions at once",
-            "wsrep_sync_wait = 0, and a consistency level where reads need more than their own writes",
-        ),
-        _ => return None,
-    };
-    Some(Risk { setting: format!("{name} is {value}"), effect, remedy })
+    Ok(rows.filter_map(|(name, value)| Risk::of_variable(name, value)).collect())
 }
 
 #[cfg(test)]
@@ -117,25 +87,11 @@ mod tests {
 
     #[test]
     fn of_each_the_log_is_told_once_until_it_changes() {
-        let risks = |value: &str| of_variable("wsrep_sync_wait", value).into_iter().collect::<Vec<_>>();
+        let risks = |value: &str| Risk::of_variable("wsrep_sync_wait", value).into_iter().collect::<Vec<_>>();
         let mut watch = RiskWatch::new(Endpoint::new("db1", 3306));
         assert_eq!(watch.news(risks("1")), risks("1"));
         assert_eq!(watch.news(risks("1")), []);
         assert_eq!(watch.news(risks("3")), risks("3"));
         assert_eq!((watch.news(risks("0")), watch.news(risks("3"))), (vec![], risks("3")));
-    }
-
-    #[test]
-    fn settings_that_are_a_risk() {
-        let of = |name, value| of_variable(name, value).map(|risk| risk.setting);
-        assert_eq!(of("innodb_flush_log_at_trx_commit", "1"), None);
-        assert_eq!(
-            of("innodb_flush_log_at_trx_commit", "0").as_deref(),
-            Some("innodb_flush_log_at_trx_commit is 0")
-        );
-        assert_eq!(of("innodb_snapshot_isolation", "ON"), None);
-        assert!(of("innodb_snapshot_isolation", "OFF").is_some());
-        assert_eq!(of("wsrep_sync_wait", "0"), None);
-        assert!(of("wsrep_sync_wait", "7").is_some());
     }
 }

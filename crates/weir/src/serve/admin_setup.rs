@@ -37,7 +37,7 @@ pub(super) fn engine(
         statistics: statistics.clone(),
         shown,
         signal: Box::new(move |signal| drop(signals.send(Event::Signal(signal)))),
-        path: origin.path.clone(),
+        origin: origin.clone(),
     }
 }
 

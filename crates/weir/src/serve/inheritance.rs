@@ -43,12 +43,12 @@ impl Inheritance {
     /// Who takes over has a new name. To the other Weirs in front of a cluster, and to the epoch's rules, the two processes
     /// are two, each with a lease of its own, until the first has drained.
     pub(super) fn begin(origin: &Origin, is_takeover: bool) -> Result<(Self, Source), ServeError> {
-        let mut source = Source::read(&origin.path).map_err(ServeError::Config)?;
+        let mut source = origin.read().map_err(ServeError::Config)?;
         let datadir = origin.datadir(&source);
         let predecessor = if is_takeover { Predecessor::greet(&datadir)? } else { None };
         if predecessor.is_some() {
             // From here on nobody changes anything.
-            source = Source::read(&origin.path).map_err(ServeError::Config)?;
+            source = origin.read().map_err(ServeError::Config)?;
         }
         let control = match &predecessor {
             Some(_) => None,

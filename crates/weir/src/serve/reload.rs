@@ -89,7 +89,7 @@ impl Reload {
 
     /// Whole or not at all, in memory as at runtime.
     fn take(&self) -> Result<(), ReloadError> {
-        let source = Source::read(&self.origin.path).map_err(ReloadError::Config)?;
+        let source = self.origin.read().map_err(ReloadError::Config)?;
         log_warnings(&source.warnings);
         // Before the store is taken, for which admins would wait meanwhile.
         let resources = self.config_sender.gather(&source.config);

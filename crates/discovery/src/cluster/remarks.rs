@@ -1,0 +1,62 @@
+//! Tells what holds for every kind of cluster: settings with which data is lost, different versions, servers that
+//! could not tell everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_topology::{Endpoint, Risk};
+
+use super::{Member, Remark};
+use crate::findings::Findings;
+
+/// What is to be said of the members, and of servers that were found beside them.
+pub(super) fn of_all(findings: &Findings, members: &[Member]) -> Vec<Remark> {
+    let is_member = |index: usize| members.iter().any(|member| member.server == index);
+    let mut remarks = Vec::new();
+    let mut versions: BTreeMap<String, Vec<Endpoint>> = BTreeMap::new();
+    for (index, server) in findings.servers.iter().enumerate() {
+        let (endpoint, facts) = (&server.endpoint, &server.facts);
+        if !is_member(index) {
+            let text = "was found, but belongs to another cluster or to none: it is left out";
+            remarks.push(Remark::of(endpoint, text));
+            continue;
+        }
+        versions.entry(facts.server_name()).or_default().push(endpoint.clone());
+        for Risk { setting, effect, remedy } in &facts.settings.risks {
+            remarks.push(Remark::of(endpoint, format!("{setting}: {effect}; set {remedy}")));
+        }
+        for refused in &facts.refused {
+            let (lost, cause) = (refused.lost, &refused.cause);
+            remarks.push(Remark::of(
+                endpoint,
+                format!("the account is not told {lost} ({cause}): servers may be missing"),
+            ));
+        }
+    }
+    if versions.len() > 1 {
+        let of =
+            |(version, servers): (&String, &Vec<Endpoint>)| format!("{version} ({})", super::listed(servers));
+        let list: Vec<String> = versions.iter().map(of).collect();
+        let list = list.join(", ");
+        remarks.push(Remark::of_cluster(format!("the servers have different versions: {list}")));
+    }
+    let cut_off = findings.cut_off.iter();
+    remarks.extend(cut_off.map(|why| Remark::of_cluster(format!("servers may be missing: {why}"))));
+    remarks
+}
+
+/// The same said of several servers is said once.
+pub(super) fn gathered(remarks: Vec<Remark>) -> Vec<Remark> {
+    let mut order: Vec<String> = Vec::new();
+    let mut of_text: BTreeMap<String, BTreeSet<Endpoint>> = BTreeMap::new();
+    for Remark { servers, text } in remarks {
+        if !of_text.contains_key(&text) {
+            order.push(text.clone());
+        }
+        of_text.entry(text).or_default().extend(servers);
+    }
+    let gathered = order.into_iter().map(|text| {
+        let servers = of_text.remove(&text).unwrap_or_default().into_iter().collect();
+        Remark { servers, text }
+    });
+    gathered.collect()
+}

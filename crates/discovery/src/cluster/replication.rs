@@ -1,0 +1,169 @@
+//! Tells the source from its replicas.
+
+use std::collections::BTreeSet;
+
+use weir_topology::{Endpoint, Link};
+
+use super::{Cluster, Kind, Member, Refusal, Remark};
+use crate::facts::SourceFacts;
+use crate::findings::{Findings, Server};
+
+/// A replica that is further behind gets a remark, in seconds.
+const LAG_S_MAX: u64 = 10;
+
+/// The replication to which the server belongs that the user has named; a single server, if there is none.
+pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
+    let servers = &findings.servers;
+    let sources: Vec<Vec<Option<usize>>> =
+        servers.iter().map(|server| sources_of(findings, server)).collect();
+    let related = related(findings.start, &sources);
+    if let [only] = related.iter().copied().collect::<Vec<_>>().as_slice()
+        && sources.get(*only).is_none_or(Vec::is_empty)
+    {
+        return Ok(single(findings, *only));
+    }
+    let of_related =
+        || related.iter().filter_map(|index| Some((*index, servers.get(*index)?, sources.get(*index)?)));
+    for (_, server, from) in of_related().filter(|(_, _, from)| from.len() > 1) {
+        let named = server.facts.sources.iter().filter_map(|source| source.link.endpoint.clone());
+        if from.iter().collect::<BTreeSet<_>>().len() > 1 {
+            return Err(Refusal::SeveralSources {
+                replica: server.endpoint.clone(),
+                sources: named.collect(),
+            });
+        }
+    }
+    let writers: Vec<usize> =
+        of_related().filter(|(_, server, _)| !server.facts.is_read_only).map(|(index, ..)| index).collect();
+    if writers.len() > 1 {
+        let names = writers.iter().filter_map(|index| Some(servers.get(*index)?.endpoint.clone()));
+        return Err(Refusal::SeveralWriters(names.collect()));
+    }
+    let writer = writers.first().copied();
+    let (mut members, mut remarks) = (Vec::new(), Vec::new());
+    for (index, server, from) in of_related() {
+        let is_writer = writer == Some(index);
+        let source = server.facts.sources.first();
+        let name = |index: usize| servers.get(index).map(|server| &server.endpoint);
+        let known = from.first().copied().flatten().and_then(name);
+        let named = source.and_then(|source| source.link.endpoint.as_ref());
+        let role = match (is_writer, known.or(named)) {
+            (true, _) => "source".to_owned(),
+            (false, Some(source)) => format!("replica of {source}"),
+            (false, None) => "source, read_only".to_owned(),
+        };
+        let state = match source {
+            Some(source) => of_source(source),
+            None if server.facts.is_read_only => "read_only".to_owned(),
+            None => "takes writes".to_owned(),
+        };
+        remarks.extend(of_member(server, source, is_writer, known, writer.and_then(name)));
+        members.push(Member { server: index, role, state, segment: 0 });
+    }
+    if writer.is_none() {
+        remarks.push(Remark::of_cluster(
+            "every server that was reached is read_only: until one takes writes (SET GLOBAL read_only = OFF), statements wait",
+        ));
+    }
+    Ok(Cluster { kind: Kind::Replication, name: String::new(), members, writer, remarks })
+}
+
+fn single(findings: &Findings, index: usize) -> Cluster {
+    let is_read_only = findings.servers.get(index).is_some_and(|server| server.facts.is_read_only);
+    let state = if is_read_only { "read_only" } else { "takes writes" };
+    let member = Member { server: index, role: "server".to_owned(), state: state.to_owned(), segment: 0 };
+    let writer = Some(index);
+    Cluster { kind: Kind::Single, name: String::new(), members: vec![member], writer, remarks: Vec::new() }
+}
+
+/// The servers from which one replicates, each none if it was not reached.
+fn sources_of(findings: &Findings, server: &Server) -> Vec<Option<usize>> {
+    let place = |source: &SourceFacts| {
+        let by_name = source.link.endpoint.as_ref().and_then(|name| findings.server(name));
+        // MariaDB's numbers are often the same everywhere.
+        let is_it = |other: &Server| {
+            !other.facts.server_uuid.is_empty()
+                && other.facts.server_uuid.eq_ignore_ascii_case(&source.link.id)
+        };
+        by_name.map(|(index, _)| index).or_else(|| findings.servers.iter().position(is_it))
+    };
+    server.facts.sources.iter().map(place).collect()
+}
+
+/// All servers that replicate from one another, directly or not, the first one among them.
+fn related(start: usize, sources: &[Vec<Option<usize>>]) -> BTreeSet<usize> {
+    let mut related = BTreeSet::from([start]);
+    loop {
+        let before = related.len();
+        for (index, from) in sources.iter().enumerate() {
+            let mut from = from.iter().flatten();
+            if related.contains(&index) {
+                related.extend(from);
+            } else if from.any(|source| related.contains(source)) {
+                related.insert(index);
+            }
+        }
+        if related.len() == before {
+            return related;
+        }
+    }
+}
+
+fn of_source(source: &SourceFacts) -> String {
+    match (source.link.link, source.lag_s) {
+        (Link::Up, Some(seconds)) => format!("{seconds} s behind"),
+        (Link::Up, None) => "does not apply".to_owned(),
+        (Link::Down, _) => "does not reach its source".to_owned(),
+        (Link::Trying, _) => "connects to its source".to_owned(),
+        (Link::Idle, _) => "replication stopped".to_owned(),
+    }
+}
+
+fn of_member(
+    server: &Server,
+    source: Option<&SourceFacts>,
+    is_writer: bool,
+    known: Option<&Endpoint>,
+    writer: Option<&Endpoint>,
+) -> Vec<Remark> {
+    let settings = &server.facts.settings;
+    let mut texts = Vec::new();
+    if !settings.has_binlog {
+        texts.push(
+            "log_bin is off: the server can't be a source, and reads after writes go to the source"
+                .to_owned(),
+        );
+    } else if !settings.logs_replicated && !is_writer {
+        texts.push(
+            "log_replica_updates (log_slave_updates) is off: as a source it would not pass on what it has received".to_owned(),
+        );
+    }
+    if !settings.has_gtids {
+        texts.push(
+            "gtid_mode is not ON: `weir switchover` is not possible, and reads after writes go to the source"
+                .to_owned(),
+        );
+    }
+    if let Some(source) = source {
+        if !source.uses_gtids {
+            texts.push(
+                "replicates by file and position: `weir switchover` needs SOURCE_AUTO_POSITION = 1 (MariaDB: MASTER_USE_GTID)"
+                    .to_owned(),
+            );
+        }
+        if source.link.link != Link::Up || source.lag_s.is_none() {
+            texts.push(format!("the replica {}: it gets no reads that have to be fresh", of_source(source)));
+        } else if let Some(lag) = source.lag_s.filter(|lag| *lag > LAG_S_MAX) {
+            texts.push(format!("the replica is {lag} s behind"));
+        }
+        match (is_writer, known, writer) {
+            (true, ..) => texts.push("takes writes although it replicates itself: a ring".to_owned()),
+            (_, Some(known), Some(writer)) if known != writer => {
+                texts.push(format!("replicates from {known}, which replicates itself: it is behind by both"));
+            }
+            (_, None, _) => texts.push("its source was not reached".to_owned()),
+            _ => {}
+        }
+    }
+    texts.into_iter().map(|text| Remark::of(&server.endpoint, text)).collect()
+}

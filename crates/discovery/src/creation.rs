@@ -1,0 +1,177 @@
+//! Creates accounts on a cluster, and waits until they are everywhere.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_client::{Connection, Error};
+use weir_topology::Endpoint;
+
+use crate::proposal::{AccountPlan, Statement};
+use crate::walk::Dialling;
+
+/// How long an account may take to come to every server.
+pub const ARRIVAL_WAIT: Duration = Duration::from_secs(20);
+/// Between two looks whether it is there.
+const ARRIVAL_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why accounts were not made, and what of them is there.
+#[derive(Debug, thiserror::Error)]
+pub enum CreationError {
+    /// The server does not answer.
+    #[error("{server}: {cause}")]
+    Server {
+        /// Where.
+        server: Endpoint,
+        /// Why.
+        cause: Error,
+    },
+    /// An account that is there already, with a password that nobody has told.
+    #[error("the account '{user}'@'{host}' exists on {server}, and its password is not known")]
+    Exists {
+        /// Where.
+        server: Endpoint,
+        /// Its name.
+        user: String,
+        /// Its host part.
+        host: String,
+    },
+    /// A statement that the server refuses.
+    #[error("{server} refuses {statement}: {cause}")]
+    Statement {
+        /// Where.
+        server: Endpoint,
+        /// Without its password.
+        statement: String,
+        /// Why.
+        cause: Box<Error>,
+        /// SQL that removes what was made before.
+        removal: Vec<String>,
+    },
+    /// An account that does not come to a server.
+    #[error("{user} can't log in at {server} {} s after the account was made: {cause}", ARRIVAL_WAIT.as_secs())]
+    Arrival {
+        /// Where.
+        server: Endpoint,
+        /// Its name.
+        user: String,
+        /// Why.
+        cause: Error,
+    },
+}
+
+/// A server on which accounts can be made.
+#[derive(Debug)]
+pub struct Origin {
+    server: Endpoint,
+    connection: Connection,
+}
+
+impl Origin {
+    /// Logs in with an account that may make others.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn connect(server: &Endpoint, dialling: Dialling) -> Result<Self, CreationError> {
+        let failed = |cause| CreationError::Server { server: server.clone(), cause };
+        let Dialling { options, is_tls_optional } = dialling;
+        let (mut connection, _) = crate::walk::connect(options, is_tls_optional).map_err(failed)?;
+        // The texts are quoted for this mode.
+        connection.query("SET SESSION sql_mode = ''").map_err(failed)?;
+        Ok(Self { server: server.clone(), connection })
+    }
+
+    /// Which of these accounts are there.
+    ///
+    /// # Errors
+    /// If the server does not tell.
+    pub fn existing(&mut self, plans: &[AccountPlan]) -> Result<BTreeSet<(String, String)>, CreationError> {
+        if plans.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        // Letters, digits, _ and - only.
+        let names: Vec<String> = plans.iter().map(|plan| format!("'{}'", plan.user)).collect();
+        let sql = format!("SELECT User, Host FROM mysql.user WHERE User IN ({})", names.join(", "));
+        let failed = |cause| CreationError::Server { server: self.server.clone(), cause };
+        let rows = self.connection.query(&sql).map_err(failed)?;
+        Ok(rows.pairs().map(|(user, host)| (user.to_owned(), host.to_owned())).collect())
+    }
+
+    /// Whether an account that is there has a password that is known: `is_known` by its name.
+    ///
+    /// # Errors
+    /// The first of which it is not.
+    pub fn check_known(
+        &self,
+        plans: &[AccountPlan],
+        existing: &BTreeSet<(String, String)>,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<(), CreationError> {
+        for plan in plans.iter().filter(|plan| !is_known(&plan.user)) {
+            let is_there = |host: &&String| existing.contains(&(plan.user.clone(), (*host).clone()));
+            if let Some(host) = plan.hosts.iter().find(is_there) {
+                let (server, user, host) = (self.server.clone(), plan.user.clone(), host.clone());
+                return Err(CreationError::Exists { server, user, host });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the accounts that are not there, and gives all of them their privileges. Returns those that it has made.
+    ///
+    /// # Errors
+    /// The first statement that the server refuses, with what removes those before it.
+    pub fn make(
+        &mut self,
+        plans: &[AccountPlan],
+        existing: &BTreeSet<(String, String)>,
+    ) -> Result<Vec<(String, String)>, CreationError> {
+        let mut made: Vec<(String, String)> = Vec::new();
+        let mut removal: Vec<String> = Vec::new();
+        for plan in plans {
+            for Statement { sql, shown, .. } in plan.statements(existing) {
+                if let Err(cause) = self.connection.query(sql.expose()) {
+                    let server = self.server.clone();
+                    let cause = Box::new(cause);
+                    return Err(CreationError::Statement { server, statement: shown, cause, removal });
+                }
+                let host = plan
+                    .hosts
+                    .iter()
+                    .find(|host| shown.starts_with(&format!("CREATE USER '{}'@'{host}'", plan.user)));
+                if let Some(host) = host {
+                    made.push((plan.user.clone(), host.clone()));
+                    removal.push(plan.removal(host));
+                }
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// Logs in, and leaves.
+///
+/// # Errors
+/// If that fails.
+pub fn log_in(dialling: &Dialling) -> Result<(), Error> {
+    let Dialling { options, is_tls_optional } = dialling.clone();
+    crate::walk::connect(options, is_tls_optional).map(drop)
+}
+
+/// Waits until an account can log in at a server, which the servers' replication takes a moment for.
+///
+/// # Errors
+/// If it can't after [`ARRIVAL_WAIT`].
+pub fn await_login(server: &Endpoint, dialling: &Dialling) -> Result<(), CreationError> {
+    let begun = Instant::now();
+    loop {
+        match log_in(dialling) {
+            Ok(()) => return Ok(()),
+            Err(cause) if begun.elapsed() >= ARRIVAL_WAIT => {
+                let user = dialling.options.user.clone();
+                return Err(CreationError::Arrival { server: server.clone(), user, cause });
+            }
+            Err(_) => thread::sleep(ARRIVAL_PAUSE),
+        }
+    }
+}
