@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_testkit::{Family, Mysql, Weir, weir_binary};
+use weir_tests::dialogue::{Caller, Dialogue, Plugin, TlsVersion};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::replication::WHO;
@@ -93,9 +94,9 @@ impl Init {
         Ok(self.command(server, arguments)?.output()?)
     }
 
-    /// Runs it to the end with the application's account, twice: the second one has nothing to do.
+    /// Runs it to the end, twice: the second one has nothing to do. No account is named.
     fn to_the_end(&self, server: SocketAddrV4) -> Result<String, Box<dyn Error>> {
-        let arguments = ["--yes", "--user", "app:app"];
+        let arguments = ["--yes"];
         let output = self.run(server, &arguments)?;
         let out = succeeded(&output)?;
         ensure!(out.contains("\nNext:\n") && !out.contains("missing:"), "{out}");
@@ -119,7 +120,10 @@ impl Init {
     /// A Weir with the file, which takes statements.
     fn serve(&self) -> Result<Weir, Box<dyn Error>> {
         let weir = Weir::start_with_file(&weir_binary()?, &self.file, self.listen, &self.dir, "weir")?;
+        // MySQL's accounts show their password once, as at a server; a client of the tests only proves it.
+        let app = Caller { user: "app", password: "app", plugin: Plugin::Sha2, tls: Some(TlsVersion::V13) };
         eventually("a writer", PATIENCE, || {
+            let _ = Dialogue::start(self.listen, &app);
             let session = Session::open(self.listen, "test");
             Ok(session.is_ok_and(|mut session| session.value("SELECT @@read_only").is_ok()))
         })?;

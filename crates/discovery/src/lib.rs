@@ -34,8 +34,7 @@ pub use config_text::{Places, config_text};
 pub use facts::Facts;
 pub use findings::{Findings, NamedBy, Server, Unreached};
 pub use proposal::{
-    AccountPlan, AppUser, FOLLOWS_ACCOUNTS, Grant, Proposal, ProposalError, Purpose, Row, Statement, Trust,
-    Wishes, hostgroup,
+    AccountPlan, AppUser, Grant, Proposal, ProposalError, Purpose, Row, Statement, Trust, Wishes, hostgroup,
 };
 pub use service::service_unit;
 pub use walk::{Dialling, Limits, WalkError, walk};

@@ -15,10 +15,6 @@ use crate::address::SslMode;
 use crate::cluster::{Cluster, Kind, Remark};
 use crate::findings::{Findings, NamedBy, Server};
 
-/// Whether the servers' own accounts may log in at Weir, by `weir_hostgroups.follow_accounts`. Until that is built, the
-/// applications' accounts are named (`--user`).
-pub const FOLLOWS_ACCOUNTS: bool = false;
-
 /// The hostgroups, as the guide numbers them.
 pub mod hostgroup {
     /// Servers that take writes, and the users' default.

@@ -235,12 +235,11 @@ fn monitor_grants(kind: Kind, facts: &Facts, wishes: &Wishes) -> Vec<Grant> {
         });
     }
     if wishes.follows_accounts {
-        let tables: &[&'static str] = match is_mariadb {
-            true => &["mysql.global_priv"],
-            false => &["mysql.user", "mysql.default_roles", "mysql.role_edges"],
-        };
-        let reason = "the servers' own accounts may log in at Weir (follow_accounts)";
-        grants.extend(tables.iter().map(|on| Grant { privileges: "SELECT", on, reason }));
+        grants.push(Grant {
+            privileges: "SELECT",
+            on: if is_mariadb { "mysql.global_priv" } else { "mysql.user" },
+            reason: "the servers' own accounts may log in at Weir (--no-follow-accounts: without)",
+        });
     }
     grants
 }

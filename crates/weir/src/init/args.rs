@@ -52,6 +52,9 @@ pub(crate) struct InitArgs {
     /// Make no account that moves the writer role of a group or of replicas
     #[arg(long)]
     pub no_switchover: bool,
+    /// Let only those log in whom mysql_users names, not the servers' own accounts
+    #[arg(long)]
+    pub no_follow_accounts: bool,
     /// Give the monitor no privileges on the schema weir, in which several Weirs agree
     #[arg(long)]
     pub no_several_weirs: bool,

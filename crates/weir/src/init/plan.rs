@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_config::{Config, MysqlUser, OwnAccount, Password, Secret};
 use weir_discovery::creation::Origin;
 use weir_discovery::{
-    AppUser, Dialling, FOLLOWS_ACCOUNTS, Places, Proposal, Server, Trust, Wishes, config_text, hostgroup,
-    service_unit,
+    AppUser, Dialling, Places, Proposal, Server, Trust, Wishes, config_text, hostgroup, service_unit,
 };
 use weir_topology::Endpoint;
 
@@ -192,7 +191,7 @@ fn wishes(args: &InitArgs, finder: &ClusterFinder, old: &OldFile) -> Result<Wish
         account_hosts: args.account_hosts.clone(),
         known_passwords: old.passwords.clone(),
         users,
-        follows_accounts: FOLLOWS_ACCOUNTS,
+        follows_accounts: !args.no_follow_accounts,
         ssl_mode: finder.url.ssl_mode,
         ssl_ca: finder.url.ssl_ca.clone(),
     })

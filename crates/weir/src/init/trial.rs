@@ -70,7 +70,7 @@ impl Trial {
             account_hosts: Vec::new(),
             known_passwords: BTreeMap::new(),
             users,
-            follows_accounts: false,
+            follows_accounts: true,
             ssl_mode: finder.url.ssl_mode,
             ssl_ca: finder.url.ssl_ca.clone(),
         };
