@@ -122,7 +122,7 @@ impl Cluster {
                 None => replication::cluster(findings)?,
             },
         };
-        cluster.remarks.extend(remarks::of_all(findings, &cluster.members));
+        cluster.remarks.extend(remarks::of_all(findings, cluster.kind, &cluster.members));
         cluster.remarks = remarks::gathered(cluster.remarks);
         Ok(cluster)
     }

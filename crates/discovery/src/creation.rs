@@ -97,6 +97,16 @@ impl Origin {
         Ok(rows.pairs().map(|(user, host)| (user.to_owned(), host.to_owned())).collect())
     }
 
+    /// The names of accounts that may be those of applications, for a hint: none if the server does not tell.
+    pub fn other_accounts(&mut self) -> Vec<String> {
+        // Roles of MariaDB have no host.
+        let sql = "SELECT DISTINCT User FROM mysql.user WHERE Host <> '' AND User NOT IN ('', 'root', 'mysql', 'mariadb.sys') \
+                   AND User NOT LIKE 'mysql.%' ORDER BY User LIMIT 100";
+        let rows = self.connection.query(sql).map(|result| result.rows).unwrap_or_default();
+        let names = rows.into_iter().filter_map(|row| String::from_utf8(row.into_iter().next()??).ok());
+        names.collect()
+    }
+
     /// Whether an account that is there has a password that is known: `is_known` by its name.
     ///
     /// # Errors

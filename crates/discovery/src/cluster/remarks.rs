@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_topology::{Endpoint, Risk};
 
-use super::{Member, Remark};
+use super::{Kind, Member, Remark};
+use crate::facts::Refused;
 use crate::findings::Findings;
 
 /// What is to be said of the members, and of servers that were found beside them.
-pub(super) fn of_all(findings: &Findings, members: &[Member]) -> Vec<Remark> {
+pub(super) fn of_all(findings: &Findings, kind: Kind, members: &[Member]) -> Vec<Remark> {
     let is_member = |index: usize| members.iter().any(|member| member.server == index);
     let mut remarks = Vec::new();
     let mut versions: BTreeMap<String, Vec<Endpoint>> = BTreeMap::new();
@@ -24,7 +25,7 @@ pub(super) fn of_all(findings: &Findings, members: &[Member]) -> Vec<Remark> {
         for Risk { setting, effect, remedy } in &facts.settings.risks {
             remarks.push(Remark::of(endpoint, format!("{setting}: {effect}; set {remedy}")));
         }
-        for refused in &facts.refused {
+        for refused in facts.refused.iter().filter(|refused| counts(kind, refused)) {
             let (lost, cause) = (refused.lost, &refused.cause);
             remarks.push(Remark::of(
                 endpoint,
@@ -39,9 +40,26 @@ pub(super) fn of_all(findings: &Findings, members: &[Member]) -> Vec<Remark> {
         let list = list.join(", ");
         remarks.push(Remark::of_cluster(format!("the servers have different versions: {list}")));
     }
+    if kind == Kind::Single && !findings.unreached.is_empty() {
+        remarks.push(Remark::of_cluster(
+            "servers that belong to it were not reached: it is taken for a single server; run this again when they are there",
+        ));
+    }
     let cut_off = findings.cut_off.iter();
     remarks.extend(cut_off.map(|why| Remark::of_cluster(format!("servers may be missing: {why}"))));
     remarks
+}
+
+/// Whether members may be missing because of it: those of a Galera cluster or a group are known without replication.
+fn counts(kind: Kind, refused: &Refused) -> bool {
+    let is_of_replication = ["SHOW ", "information_schema.PROCESSLIST", "performance_schema.threads"]
+        .iter()
+        .any(|word| refused.statement.contains(word));
+    match kind {
+        Kind::Galera { .. } => refused.statement.contains("GLOBAL STATUS"),
+        Kind::Group { .. } => refused.statement.contains("replication_group_members"),
+        Kind::Replication | Kind::Single => is_of_replication && refused.statement != "SHOW GRANTS",
+    }
 }
 
 /// The same said of several servers is said once.

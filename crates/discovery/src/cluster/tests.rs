@@ -1,7 +1,7 @@
 //! Checks how kinds of clusters are told apart, and what is remarked.
 
 use super::*;
-use crate::facts::{Answers, NamedRow};
+use crate::facts::{Answers, NamedRow, Refused};
 use crate::findings::Reached;
 use crate::findings::tests::{findings, reached};
 
@@ -211,6 +211,22 @@ fn where_nobody_takes_writes_that_is_told() {
         "{told}"
     );
     assert_eq!(cluster.origin(&found), None);
+}
+
+#[test]
+fn what_was_refused_is_told_where_members_may_be_missing() {
+    let refused = |statement| Refused { statement, lost: "its replicas", cause: "denied".to_owned() };
+    let mut alone = server("1", false, None);
+    alone.facts.refused = vec![refused("SHOW REPLICAS"), refused("SHOW GRANTS")];
+    let cluster = Cluster::of(&findings("10.0.0.1:3306", vec![("10.0.0.1:3306", alone)])).unwrap();
+    assert_eq!(
+        remarks(&cluster),
+        "10.0.0.1:3306: the account is not told its replicas (denied): servers may be missing\n"
+    );
+    let mut one = node(0, "10.0.0.1:3306", |_| {});
+    one.facts.refused = vec![refused("SHOW SLAVE HOSTS")];
+    let cluster = Cluster::of(&findings("10.0.0.1:3306", vec![("10.0.0.1:3306", one)])).unwrap();
+    assert_eq!(remarks(&cluster), "");
 }
 
 #[test]

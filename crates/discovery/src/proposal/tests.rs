@@ -187,6 +187,19 @@ fn accounts_that_are_there_are_not_made_again() {
 }
 
 #[test]
+fn where_accounts_are_followed_the_monitor_may_read_them() {
+    let proposal = propose(&three_nodes(), &Wishes { follows_accounts: true, users: Vec::new(), ..wishes() });
+    let made = statements(&proposal);
+    assert!(
+        made.contains(&"GRANT SELECT ON mysql.global_priv TO 'weir_monitor'@'10.0.0.50'".to_owned()),
+        "{made:?}"
+    );
+    let text = config_text(&proposal, Places::default());
+    let row = "weir_hostgroups = [{ hostgroup_id = 100, follow_accounts = 1 }]\n";
+    assert!(text.contains(row) && !text.contains("mysql_users"), "{text}");
+}
+
+#[test]
 fn names_and_hosts_need_no_quotes() {
     let found = three_nodes();
     let cluster = Cluster::of(&found).unwrap();

@@ -74,10 +74,21 @@ pub(super) fn next_steps(plan: &Plan, args: &InitArgs) -> Vec<String> {
         Some(user) => steps.push(format!("mariadb {place} -u{} -p", user.name)),
         None if plan.proposal.follows_accounts => steps.push(format!("mariadb {place} -uUSER -p")),
         None => steps.push(format!(
-            "add the applications' accounts to mysql_users in {file}: nobody can log in at Weir yet"
+            "weir init ... --force --user NAME, with an application's account{}: nobody can log in at Weir yet",
+            hint(&plan.other_accounts)
         )),
     }
     steps
+}
+
+/// The most accounts that are named.
+const NAMED_MAX: usize = 10;
+
+/// Some of the servers' accounts.
+fn hint(accounts: &[String]) -> String {
+    let named: Vec<&str> = accounts.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let more = if accounts.len() > NAMED_MAX { " ..." } else { "" };
+    if named.is_empty() { String::new() } else { format!(" (there are {}{more})", named.join(", ")) }
 }
 
 /// A path in a shell.

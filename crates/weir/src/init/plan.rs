@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub origin: Option<(Endpoint, Dialling)>,
     /// The accounts that are there already, of those that are wanted.
     pub existing: BTreeSet<(String, String)>,
+    /// Accounts of the servers that may be applications'.
+    pub other_accounts: Vec<String>,
     /// The configuration.
     pub file: PathBuf,
     pub text: String,
@@ -60,7 +62,8 @@ impl Plan {
         if let Some(error) = failure {
             return Err(InitError::Random(error));
         }
-        let (origin, existing) = accounts(finder, found, &proposal, &wishes.known_passwords)?;
+        let Accounts { origin, existing, others: other_accounts } =
+            accounts(finder, found, &proposal, &wishes.known_passwords)?;
         let datadir = places::datadir(args, &file)?;
         let places = Places {
             datadir: datadir.as_deref(),
@@ -76,7 +79,19 @@ impl Plan {
         let shown_text = config_text(&proposal.masked(), places);
         let unit = unit(args, &file)?;
         let (logins, user_logins) = logins(finder, found, &proposal)?;
-        Ok(Self { proposal, origin, existing, file, text, shown_text, is_written, unit, logins, user_logins })
+        Ok(Self {
+            proposal,
+            origin,
+            existing,
+            other_accounts,
+            file,
+            text,
+            shown_text,
+            is_written,
+            unit,
+            logins,
+            user_logins,
+        })
     }
 
     /// Whether there is anything to ask for.
@@ -243,16 +258,22 @@ pub(super) fn password() -> Result<Secret, getrandom::Error> {
     }
 }
 
-/// Where accounts are made, and which of them are there.
-#[expect(clippy::type_complexity, reason = "two fields of the plan")]
+/// Where accounts are made, which of them are there, and which others.
+#[derive(Default)]
+struct Accounts {
+    origin: Option<(Endpoint, Dialling)>,
+    existing: BTreeSet<(String, String)>,
+    others: Vec<String>,
+}
+
 fn accounts(
     finder: &ClusterFinder,
     found: &Found,
     proposal: &Proposal,
     known: &BTreeMap<String, Secret>,
-) -> Result<(Option<(Endpoint, Dialling)>, BTreeSet<(String, String)>), InitError> {
+) -> Result<Accounts, InitError> {
     let Some(server) = found.cluster.origin(&found.findings).filter(|_| !proposal.accounts.is_empty()) else {
-        return Ok((None, BTreeSet::new()));
+        return Ok(Accounts::default());
     };
     let lacks = server.facts.account.grants.lacks_for_accounts();
     if !lacks.is_empty() {
@@ -262,7 +283,9 @@ fn accounts(
     let mut origin = Origin::connect(&server.endpoint, dialling.clone())?;
     let existing = origin.existing(&proposal.accounts)?;
     origin.check_known(&proposal.accounts, &existing, |user| known.contains_key(user))?;
-    Ok((Some((server.endpoint.clone(), dialling)), existing))
+    let is_own = |name: &String| proposal.accounts.iter().any(|plan| plan.user == *name);
+    let others = origin.other_accounts().into_iter().filter(|name| !is_own(name) && *name != finder.url.user);
+    Ok(Accounts { origin: Some((server.endpoint.clone(), dialling)), existing, others: others.collect() })
 }
 
 fn unit(args: &InitArgs, file: &Path) -> Result<Option<(PathBuf, String, bool)>, InitError> {
