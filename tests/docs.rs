@@ -332,13 +332,6 @@ fn pages_of_the_guide_are_short() {
 }
 
 #[test]
-fn the_unit_of_the_guide_is_the_one_that_is_installed() {
-    let page = read(Path::new("docs/guide/start.md"));
-    let shown = page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
-    assert_eq!(shown, read(Path::new("packaging/weir.service")));
-}
-
-#[test]
 fn headings_become_anchors_as_on_github() {
     let text = "# Weir's own errors\n```\n# no heading\n```\n## [[weir_topology]]\n### The two, and `one`\n#no-blank\n";
     let wanted = ["weirs-own-errors", "weir_topology", "the-two-and-one"].map(str::to_owned);

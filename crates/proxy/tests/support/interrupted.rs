@@ -74,6 +74,7 @@ impl Cluster {
             is_leaving: true,
             leave_by: Some(1),
             care: old.care.clone(),
+            proxy_header: old.proxy_header,
             shared: old.shared.clone(),
         });
     }
