@@ -18,7 +18,7 @@ ROOT = "/var/tmp/image"
 CONFIG = "/var/tmp/weir.toml"
 TCP = f"mariadb --no-defaults -h127.0.0.1 -P6033 {database.QUERY}"
 # A layer is small: the program, and no distribution.
-LAYER_BYTES_MAX = 40 * 1024 * 1024
+LAYER_BYTES_MAX = 20 * 1024 * 1024
 
 
 class ContainerImage:
