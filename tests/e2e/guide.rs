@@ -36,6 +36,7 @@ const NO_COMMANDS: &[(&str, &str)] = &[
     ("weir_cluster_writers ==", "queries of Prometheus"),
     ("cluster of hostgroup 10:", "a part of what weir status shows"),
     ("15 3 * * *", "a line of a crontab, whose commands are among the others"),
+    ("server weir1 ", "a line of a configuration of HAProxy"),
 ];
 
 /// Commands that run in front of a cluster as they stand in the guide, with its names of files, servers and accounts.
