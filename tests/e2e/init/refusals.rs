@@ -136,7 +136,9 @@ fn file_stays(env: &Env) -> CaseResult {
         "something was changed"
     );
     let unit = init.dir.join("weir.service");
-    let arguments = ["--yes", "--force", "--no-several-weirs", "--systemd", &text_of(&unit)];
+    let unit_file = text_of(&unit);
+    let without = ["--no-several-weirs", "--no-follow-accounts"];
+    let arguments = ["--yes", "--force", without[0], without[1], "--systemd", &unit_file];
     let out = succeeded(&init.run(node, &arguments)?)?;
     ensure!(out.contains("nobody can log in at Weir yet") && out.contains("(there are app, app2, "), "{out}");
     ensure!(fs::metadata(&init.file)?.permissions().mode() & 0o777 == 0o600, "others can read the file");

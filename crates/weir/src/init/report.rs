@@ -218,7 +218,7 @@ impl Report {
             if file.what == "configuration" {
                 file.text.lines().for_each(|line| _ = writeln!(text, "  {line}"));
             } else {
-                let _ = writeln!(text, "  the unit of the guide, for this program and that configuration");
+                let _ = writeln!(text, "  the unit of the packages, for this program and that configuration");
             }
         }
         if let Some(ProviderOptions { servers, options }) = &self.provider_options {
