@@ -1,34 +1,51 @@
 //! Writes files that only their owner may read: configuration and keys hold secrets.
 
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
-/// Writes a file that only its owner may read, from its first moment on.
+/// Those who may read a file that is there go on to do so, but nobody else's program may.
+const MODE_KEPT: u32 = 0o640;
+
+/// Writes a file that only its owner may read, from its first moment on. One that is there, whoever has made it, is gone.
 ///
 /// # Errors
 /// When the system can't write it.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    make(path)?.write_all(text.as_bytes())
 }
 
-/// Replaces a file, or makes it: a crash leaves the old text or the new one. What is no file, such as `/dev/stdout`, is
-/// written to.
+/// A new file: not one that somebody has put there, with a mode or an owner of its own, nor what a link leads to.
+fn make(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
+    }
+}
+
+/// Replaces a file, or makes it: a crash leaves the old text or the new one. The owner, the group, and whether the group may
+/// read it stay as they were, if this process may say so. What is no file, such as `/dev/stdout`, is written to.
 ///
 /// # Errors
 /// When the system can't write it; then the old text is there.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays, and so does what it leads to.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        return write(&path, text);
+    let there = std::fs::metadata(&path).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file() && !there.is_dir()) {
+        return OpenOptions::new().write(true).open(&path)?.write_all(text.as_bytes());
     }
     let mut new = path.clone().into_os_string();
     new.push(".new");
-    write(Path::new(&new), text)?;
-    std::fs::File::open(&new)?.sync_all()?;
+    let mut file = make(Path::new(&new))?;
+    if let Some(there) = there.filter(std::fs::Metadata::is_file)
+        && fchown(&file, Some(there.uid()), Some(there.gid())).is_ok()
+    {
+        file.set_permissions(Permissions::from_mode(there.mode() & MODE_KEPT | 0o600))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
     std::fs::rename(&new, &path)?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(dir)?.sync_all()
@@ -51,5 +68,24 @@ mod tests {
         assert_eq!((found.0.unwrap().as_str(), found.1.unwrap().as_str()), ("two", "mine"));
         replace(Path::new("/dev/null"), "gone").unwrap();
         assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn secrets_are_written_to_no_file_that_somebody_else_has_put_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mode = |name: &str| std::fs::metadata(at(name)).unwrap().mode() & 0o777;
+        std::fs::write(at("weir.toml.new"), "an editor's").unwrap();
+        replace(&at("weir.toml"), "secret").unwrap();
+        assert_eq!(mode("weir.toml"), 0o600, "not the mode of what was there");
+        std::fs::write(at("other"), "whose").unwrap();
+        std::os::unix::fs::symlink(at("other"), at("weir.toml.new")).unwrap();
+        replace(&at("weir.toml"), "more").unwrap();
+        assert_eq!(std::fs::read_to_string(at("other")).unwrap(), "whose", "a link is not followed");
+        // As packages install it.
+        std::fs::set_permissions(at("weir.toml"), Permissions::from_mode(0o644)).unwrap();
+        replace(&at("weir.toml"), "again").unwrap();
+        assert_eq!(mode("weir.toml"), 0o640, "the group may go on to read it, others may not");
+        assert_eq!(std::fs::read_to_string(at("weir.toml")).unwrap(), "again");
     }
 }

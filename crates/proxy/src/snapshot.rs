@@ -5,7 +5,7 @@ mod users;
 pub use users::{Account, FollowedAccounts, Users};
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -106,11 +106,13 @@ impl Server {
     }
 
     /// The client, of those at this address, for whom alone a connection is there; none where the server isn't told of it, or
-    /// nobody knows the address (a Unix socket).
+    /// nobody knows the address (a Unix socket). Servers take 127.0.0.1 for `localhost`, their own machine, which Weir's is
+    /// not.
     pub(crate) fn client_told(&self, address: Option<IpAddr>) -> Option<IpAddr> {
+        const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         match self.proxy_header {
             SendProxyProtocol::Off => None,
-            SendProxyProtocol::V1 | SendProxyProtocol::V2 => address,
+            SendProxyProtocol::V1 | SendProxyProtocol::V2 => address.filter(|at| !LOCALHOST.contains(at)),
         }
     }
 

@@ -22,7 +22,10 @@ impl Work<'_> {
                 session.input.inbox.drain(..len);
                 self.ctx.statistics.totals.proxy_headers += 1;
                 // Of a client at a Unix socket of the proxy's nothing is known here, and "localhost" is another machine's.
-                if let ProxiedClient::Tcp(address) = client {
+                let is_here = session.client.peer.ip().is_none_or(|proxy| proxy.is_loopback());
+                if let ProxiedClient::Tcp(address) = client
+                    && (is_here || !address.ip().is_loopback())
+                {
                     session.client.peer = Peer::Tcp(address);
                     if let Phase::Login(login) = &mut session.phase {
                         login.come_from(address.ip());

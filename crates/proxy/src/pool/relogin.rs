@@ -86,9 +86,11 @@ pub(crate) fn is_about_user(code: u16) -> bool {
     matches!(code, 1044 | 1045 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151)
 }
 
-/// Errors that are between a server and those at one address: not allowed from there, blocked after failures.
-pub(crate) fn is_about_client(code: u16) -> bool {
-    code == error::HOST_IS_BLOCKED.code || code == error::HOST_NOT_PRIVILEGED.code
+/// Errors that are between a server and those at one address: not allowed from there, blocked after failures. A server that
+/// takes no header from Weir says so with the same number (MariaDB 10.11), and serves nobody.
+pub(crate) fn is_about_client(code: u16, message: &str) -> bool {
+    let takes_no_header = message.contains("Proxy header is not accepted");
+    (code == error::HOST_IS_BLOCKED.code || code == error::HOST_NOT_PRIVILEGED.code) && !takes_no_header
 }
 
 impl Pools {

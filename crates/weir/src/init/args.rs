@@ -97,7 +97,7 @@ pub(crate) struct TrialArgs {
     /// With --cluster: where applications connect
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6033", requires = "cluster")]
     pub listen: String,
-    /// With --cluster: where admins connect; empty: nowhere
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6032", requires = "cluster")]
+    /// With --cluster: where admins connect, who can see the password of the account [default: nowhere]
+    #[arg(long, value_name = "ADDRESS", default_value = "", hide_default_value = true, requires = "cluster")]
     pub admin_listen: String,
 }

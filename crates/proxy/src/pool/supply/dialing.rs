@@ -153,8 +153,9 @@ impl Pools {
         }
         self.servers[server].counts.of(hostgroup).failed += 1;
         ctx.statistics.totals.server_connections_failed += 1;
-        let is_about =
-            |code: &u16| is_about_user(*code) || (principal.client.is_some() && is_about_client(*code));
+        let is_about = |code: &u16| {
+            is_about_user(*code) || (principal.client.is_some() && is_about_client(*code, message))
+        };
         if let Some(code) = code.filter(is_about) {
             // That is between these and the server: nobody else is to suffer for it.
             let began_at = self.connections[key].access.logged_in_at;
