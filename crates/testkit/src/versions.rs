@@ -12,8 +12,7 @@ const MYSQL_VARIABLE: &str = "WEIR_TEST_MYSQL";
 /// Where a directory of `scripts/get-server` has Galera, if that version came with one.
 const OWN_GALERA: &str = "galera/libgalera_smm.so";
 /// Where distributions put it. It works with every MariaDB that has Galera's interface 26.
-const SYSTEM_GALERA: [&str; 2] =
-    ["/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so"];
+const SYSTEM_GALERA: [&str; 2] = ["/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so"];
 
 /// One of MariaDB's programs, and the Debian package that has the default one.
 pub(crate) fn mariadb(name: &str, package: &'static str) -> Result<PathBuf, TestkitError> {
