@@ -264,7 +264,9 @@ fn compare_values(through: SocketAddrV4, direct: SocketAddrV4, login: Login) -> 
         let look = format!("SELECT @@{name}");
         ensure!(client.query(&look)?.error() == reference.query(&look)?.error(), "{look} after {sql}");
         if expected.error().is_none() {
-            let (mine, expected) = (client.value(&look)?, reference.value(&look)?);
+            // MariaDB's default list has it since 11.3; in Weir's it is left out: clients that follow it would leave Weir.
+            let [mine, expected] =
+                [client.value(&look)?, reference.value(&look)?].map(|list| list.replace("redirect_url,", ""));
             ensure!(mine == expected, "{sql}: the value is {mine} in place of {expected}");
         }
         // What is listed is shown.

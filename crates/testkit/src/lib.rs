@@ -24,6 +24,7 @@ mod resolver;
 mod run_dir;
 mod sysbench;
 mod template;
+mod versions;
 mod weir;
 pub mod wire;
 

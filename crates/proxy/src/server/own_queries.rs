@@ -2,6 +2,7 @@
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes};
+use weir_sql::Server;
 
 use crate::context::Context;
 use crate::keys::Nanos;
@@ -66,14 +67,18 @@ impl ServerConnection {
     }
 }
 
+/// The first MySQL that is known to end the roles of one user when another logs in.
+const ENDS_ROLES: Server = Server::mysql(9, 7);
 /// Any user may, and any connection without a role takes it, too.
 const LEAVE_ROLE: &[u8] = b"SET ROLE NONE";
 
 impl ServerConnection {
-    /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11), for a user who
-    /// was never granted it, or does not have it any more. Should the server refuse, the connection is not used.
+    /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11, MySQL 8.0.33),
+    /// for a user who was never granted it, or does not have it any more. Should the server refuse, the connection is
+    /// not used.
     pub(crate) fn leave_role(&mut self, ctx: &mut Context) {
-        if self.access.greeted.is_mariadb {
+        let greeted = &self.access.greeted;
+        if greeted.is_mariadb || greeted.reads_as.release < ENDS_ROLES.release {
             self.send_query(ctx, LEAVE_ROLE);
             self.expect(ctx, Expected::LeaveRole);
         }

@@ -18,6 +18,7 @@ use crate::TestkitError;
 use crate::preflight;
 use crate::process::{Process, client_rows, log_tail, run_checked};
 use crate::run_dir::ServerUser;
+use crate::versions;
 
 /// The longest a statement of ours may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,13 +45,10 @@ impl Programs {
         // Full state transfers need it; the server would say so only in its log.
         preflight::program("rsync", "rsync")?;
         Ok(Programs {
-            server: preflight::program("mariadbd", "mariadb-server")?,
-            client: preflight::program("mariadb", "mariadb-client")?,
-            install_db: preflight::program("mariadb-install-db", "mariadb-server")?,
-            provider: preflight::library(
-                &["/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so"],
-                "galera-4",
-            )?,
+            server: versions::mariadb("mariadbd", "mariadb-server")?,
+            client: versions::mariadb("mariadb", "mariadb-client")?,
+            install_db: versions::mariadb("mariadb-install-db", "mariadb-server")?,
+            provider: versions::galera()?,
             user: ServerUser::current()?,
         })
     }

@@ -9,8 +9,8 @@ use super::server::{MysqlServer, ServerConfig};
 use super::{ACCOUNTS, INITIALIZE_TIMEOUT, Programs, REPLICATION, START_TIMEOUT};
 use crate::process::run_checked;
 use crate::run_dir::ServerUser;
-use crate::template::{Template, cache_dir};
-use crate::{Account, TestkitError, preflight};
+use crate::template::Template;
+use crate::{Account, TestkitError, versions};
 
 /// Each server makes its own identity; the rest is faster made anew than copied.
 const LEFT_OUT: [&str; 2] = ["auto.cnf", "ib_buffer_pool"];
@@ -18,9 +18,9 @@ const LEFT_OUT: [&str; 2] = ["auto.cnf", "ib_buffer_pool"];
 /// Whose servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// Oracle MySQL, from `scripts/get-mysql`.
+    /// Oracle MySQL, from `scripts/get-mysql` or where `WEIR_TEST_MYSQL` says.
     Mysql,
-    /// The system's MariaDB, without Galera.
+    /// The system's MariaDB or that of `WEIR_TEST_MARIADB`, without Galera.
     Mariadb,
 }
 
@@ -29,18 +29,18 @@ impl Family {
         let user = ServerUser::current()?;
         if self == Self::Mariadb {
             return Ok(Programs {
-                server: preflight::program("mariadbd", "mariadb-server")?,
-                client: preflight::program("mariadb", "mariadb-client")?,
-                install_db: Some(preflight::program("mariadb-install-db", "mariadb-server")?),
+                server: versions::mariadb("mariadbd", "mariadb-server")?,
+                client: versions::mariadb("mariadb", "mariadb-client")?,
+                install_db: Some(versions::mariadb("mariadb-install-db", "mariadb-server")?),
                 user,
             });
         }
-        let bin = cache_dir()?.join("mysql").join("bin");
-        let program = |name: &str| {
-            let path = bin.join(name);
-            if path.is_file() { Ok(path) } else { Err(TestkitError::NoMysql { path }) }
-        };
-        Ok(Programs { server: program("mysqld")?, client: program("mysql")?, install_db: None, user })
+        Ok(Programs {
+            server: versions::mysql("mysqld")?,
+            client: versions::mysql("mysql")?,
+            install_db: None,
+            user,
+        })
     }
 
     /// Lines of my.cnf beside those that both understand. Small and fast to start: a test server, not a database.

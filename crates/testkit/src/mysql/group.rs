@@ -25,6 +25,7 @@ pub(super) fn configure(configs: &mut [ServerConfig]) {
     let seeds = seeds.join(",");
     for config in configs {
         let own = address(config);
+        // Members log in at each other without TLS, which releases before 9.7 do not by themselves.
         // A killed member is expelled 5 s after the last sign of life instead of 10. Before the user's lines, which win.
         let mut lines = format!(
             "\
@@ -36,6 +37,7 @@ loose-group-replication-group-seeds={seeds}
 loose-group-replication-start-on-boot=OFF
 loose-group-replication-member-expel-timeout=0
 loose-group-replication-recovery-reconnect-interval=1
+loose-group-replication-recovery-get-public-key=ON
 "
         );
         let _ = write!(lines, "{}", config.extra_cnf);
