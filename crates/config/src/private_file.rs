@@ -19,7 +19,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 /// A new file: not one that somebody has put there, with a mode or an owner of its own, nor what a link leads to.
 fn make(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
     }
 }
