@@ -41,6 +41,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("followed_accounts::a_public_key_of_ed25519_is_enough", ed25519),
         Case::serial("followed_accounts::both_passwords_of_a_mysql_account_log_in", dual_passwords),
         Case::serial("followed_accounts::accounts_that_require_a_certificate", certificates::required),
+        Case::serial("followed_accounts::a_reload_switches_them_off_and_on", switched_off_and_on),
         Case::serial("followed_accounts::ten_thousand_accounts", ten_thousand),
     ]
 }
@@ -48,6 +49,7 @@ pub(crate) fn trials() -> Vec<Case> {
 struct Stage {
     servers: Mysql,
     weir: Weir,
+    config: WeirConfig,
 }
 
 impl Stage {
@@ -73,7 +75,7 @@ impl Stage {
         config.monitor(FOLLOWER);
         change(&mut config, &servers);
         let weir = env.weir_with(&config)?;
-        Ok(Stage { servers, weir })
+        Ok(Stage { servers, weir, config })
     }
 
     fn root(&self, sql: &str) -> CaseResult {
@@ -260,6 +262,27 @@ fn not_known(env: &Env) -> CaseResult {
     eventually("the accounts are followed", IN_FORCE, || {
         Ok(outcome(weir.addr(), &caller("plain", "secret"))? == "OK plain@%")
     })
+}
+
+fn switched_off_and_on(env: &Env) -> CaseResult {
+    let accounts = "CREATE USER plain@'%' IDENTIFIED BY 'secret';";
+    let stage = Stage::new(env, Family::Mariadb, accounts, |config, _| {
+        config.user(Account::APP, hostgroup::WRITER, &[]);
+    })?;
+    let plain = caller("plain", "secret");
+    let mut open = Dialogue::start(stage.weir.addr(), &plain)?;
+    ensure!(open.value("SELECT 1")? == "1", "no answer");
+    // The same again disturbs nobody.
+    stage.weir.reload(&stage.config)?;
+    ensure!(open.value("SELECT 1")? == "1", "no answer");
+    let mut without = stage.config.clone();
+    without.document_mut().remove("weir_hostgroups");
+    stage.weir.reload(&without)?;
+    stage.becomes(&plain, "1045", "switched off")?;
+    ensure!(open.value("SELECT 1").is_err(), "a session of an account that is followed no more goes on");
+    ensure!(Session::open(stage.weir.addr(), "test")?.value("SELECT 1")? == "1", "a row does not log in");
+    stage.weir.reload(&stage.config)?;
+    stage.becomes(&plain, "OK plain@%", "switched on again")
 }
 
 /// Weir never has the password before a client has shown it; then also those who only prove it get in.

@@ -18,11 +18,18 @@ pub(crate) fn followed_servers(
 ) -> BTreeMap<u32, FollowedHostgroup> {
     let followed = config.weir_hostgroups.iter().filter(|row| row.follow_accounts);
     let hostgroup = |id: u32| {
-        let works = |place: &&Place| {
-            place.hostgroup == id && place.status == Status::Online && place.role != Role::Offline
+        let working = |id: u32| {
+            let works = move |place: &&Place| {
+                place.hostgroup == id && place.status == Status::Online && place.role != Role::Offline
+            };
+            roles.places.iter().filter(works).map(|place| options(config, &place.endpoint, reach))
         };
-        let servers = roles.places.iter().filter(works).map(|place| options(config, &place.endpoint, reach));
         let cluster = config.clusters().find(|cluster| cluster.writer_hostgroup == id);
+        let mut servers: Vec<Options> = working(id).collect();
+        // Members of a cluster have the same accounts, also before its writer is agreed on; replicas may be behind.
+        if let Some(cluster) = cluster.as_ref().filter(|_| servers.is_empty() && is_synchronous(config, id)) {
+            servers.extend(working(cluster.reader_hostgroup));
+        }
         let is_member = |row: &&MysqlServer| {
             row.hostgroup_id == id
                 || cluster
@@ -32,13 +39,15 @@ pub(crate) fn followed_servers(
         let members = config.servers.iter().filter(is_member).map(MysqlServer::endpoint);
         // Rules may send its users anywhere.
         let concerned = config.servers.iter().map(|row| registry.server(&row.endpoint()));
-        FollowedHostgroup {
-            servers: servers.collect(),
-            members: members.collect(),
-            concerned: concerned.collect(),
-        }
+        FollowedHostgroup { servers, members: members.collect(), concerned: concerned.collect() }
     };
     followed.map(|row| (row.hostgroup_id, hostgroup(row.hostgroup_id))).collect()
+}
+
+/// Whether the hostgroup is the writers' of a Galera cluster or a group.
+fn is_synchronous(config: &Config, id: u32) -> bool {
+    let rows = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
+    rows.into_iter().any(|row| row.writer_hostgroup == id)
 }
 
 fn options(config: &Config, server: &Endpoint, reach: &Reach) -> Options {

@@ -305,7 +305,7 @@ impl Server {
     fn publish(&mut self) {
         let before = std::mem::replace(&mut self.published, self.roles.latest());
         self.take_name();
-        self.snapshots.followed = self.accounts.latest();
+        self.snapshots.take_accounts(&self.config, self.accounts.latest());
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
         self.follow_accounts();

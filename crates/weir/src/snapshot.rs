@@ -106,6 +106,15 @@ impl Snapshots {
         self.rules = config.rules.clone();
     }
 
+    /// Takes what is known of the servers' accounts, where they are to be followed now. Nothing is known of a hostgroup whose
+    /// accounts have just begun to be.
+    pub(crate) fn take_accounts(&mut self, config: &Config, mut known: BTreeMap<u32, KnownAccounts>) {
+        let followed = config.weir_hostgroups.iter().filter(|row| row.follow_accounts);
+        self.followed = followed
+            .map(|row| (row.hostgroup_id, known.remove(&row.hostgroup_id).unwrap_or_default()))
+            .collect();
+    }
+
     /// The snapshot that follows from a configuration and the roles of now.
     pub(crate) fn build(&mut self, config: &Config, roles: &Roles) -> Arc<Snapshot> {
         let stands = Stands::of(roles);

@@ -47,7 +47,10 @@ impl UserDirectory {
             };
             (hostgroup, (list, accounts))
         });
-        self.followed = followed.collect();
+        let read: BTreeMap<u32, _> = followed.collect();
+        // Those of which nothing is known for a moment are the same afterwards.
+        self.followed.retain(|hostgroup, _| known.contains_key(hostgroup));
+        self.followed.extend(read);
         self.rows = rows.clone();
         let of = |hostgroup| self.followed.get(hostgroup).map(|(_, accounts)| accounts.clone());
         let followed = known.keys().map(|hostgroup| of(hostgroup).filter(|_| is_listed(hostgroup))).collect();
@@ -57,7 +60,8 @@ impl UserDirectory {
 
     fn has_same_accounts(&self, known: &BTreeMap<u32, KnownAccounts>) -> bool {
         let lists = || known.iter().filter_map(|(hostgroup, known)| Some((hostgroup, known.list.as_ref()?)));
-        lists().count() == self.followed.len()
+        let shown = self.users.followed.iter().flatten().count();
+        (lists().count(), known.len()) == (shown, self.users.followed.len())
             && lists().all(|(hostgroup, list)| {
                 self.followed.get(hostgroup).is_some_and(|(same, _)| Arc::ptr_eq(same, list))
             })

@@ -53,8 +53,8 @@ impl Users {
         Err(Refusal::NoSuchUser)
     }
 
-    /// What an account has become; none if it is gone.
-    pub(crate) fn current(&self, account: &Account) -> Option<&Arc<Account>> {
+    /// What an account has become; none if it is gone. As long as the servers' are not known it is what it was.
+    pub(crate) fn current<'u>(&'u self, account: &'u Arc<Account>) -> Option<&'u Arc<Account>> {
         let name = account.user.username.as_bytes();
         if let Some(current) = self.configured.get(name) {
             return Some(current);
@@ -66,6 +66,9 @@ impl Users {
             other.host == account.host && other.user.default_hostgroup == account.user.default_hostgroup
         };
         account.host.as_ref()?;
+        if self.followed.iter().any(Option::is_none) {
+            return Some(account);
+        }
         let of_name = self.followed.iter().flatten().filter_map(|accounts| accounts.by_name.get(name));
         of_name.flatten().find(is_same).map(|(_, account)| account)
     }
@@ -241,6 +244,8 @@ mod tests {
         let first = users.followed[0].take();
         assert_eq!(found(&users, "other", "11.0.0.1"), Err(Refusal::AccountsUnknown));
         assert_eq!(found(&users, "row", "11.0.0.1"), Ok(0));
+        let (_, other) = account("other", "%", 1);
+        assert!(Arc::ptr_eq(users.current(&other).unwrap(), &other), "its sessions go on meanwhile");
         users.followed[0] = first;
         let app = users.find(b"app", at("10.0.0.1")).unwrap().clone();
         assert!(Arc::ptr_eq(users.current(&app).unwrap(), &app));

@@ -126,7 +126,7 @@ pub(super) fn wait_for_accounts(prepared: &mut Prepared, service: &Service) {
             break false;
         }
         accounts.wait(ACCOUNTS_PAUSE);
-        snapshots.followed = accounts.latest();
+        snapshots.take_accounts(config, accounts.latest());
         if snapshots.followed.values().all(|known| known.list.is_some()) {
             break true;
         }
