@@ -89,6 +89,13 @@ pub enum Refusal {
          Set read_only = ON on all but the source (SET GLOBAL read_only = ON, and in my.cnf), then run this again", listed(.0)
     )]
     SeveralWriters(Vec<Endpoint>),
+    /// The only server that takes writes is a replica.
+    #[error(
+        "{0} takes writes and replicates from {1}, which was not reached or is read_only: writes would go to a replica. \
+         Bring its source up and set read_only = ON on the replica; or, if it has taken the source's place, make it forget \
+         that (RESET REPLICA ALL, RESET SLAVE ALL). Then run this again"
+    )]
+    WriterReplicates(Endpoint, String),
     /// A replica of two servers.
     #[error(
         "{replica} replicates from several sources ({}): Weir follows one source with its replicas. \

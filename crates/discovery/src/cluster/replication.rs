@@ -40,6 +40,11 @@ pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
         return Err(Refusal::SeveralWriters(names.collect()));
     }
     let writer = writers.first().copied();
+    if let Some(server) =
+        writer.and_then(|index| servers.get(index)).filter(|server| !server.facts.sources.is_empty())
+    {
+        return Err(Refusal::WriterReplicates(server.endpoint.clone(), sources_listed(server)));
+    }
     let (mut members, mut remarks) = (Vec::new(), Vec::new());
     for (index, server, from) in of_related() {
         let is_writer = writer == Some(index);
@@ -66,6 +71,14 @@ pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
         ));
     }
     Ok(Cluster { kind: Kind::Replication, name: String::new(), members, writer, remarks })
+}
+
+/// `10.0.0.11:3306, 10.0.0.12:3306`
+pub(super) fn sources_listed(server: &Server) -> String {
+    let name = |source: &SourceFacts| {
+        source.link.endpoint.as_ref().map_or_else(|| "an unknown server".to_owned(), ToString::to_string)
+    };
+    server.facts.sources.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 fn single(findings: &Findings, index: usize) -> Cluster {
@@ -156,12 +169,11 @@ fn of_member(
         } else if let Some(lag) = source.lag_s.filter(|lag| *lag > LAG_S_MAX) {
             texts.push(format!("the replica is {lag} s behind"));
         }
-        match (is_writer, known, writer) {
-            (true, ..) => texts.push("takes writes although it replicates itself: a ring".to_owned()),
-            (_, Some(known), Some(writer)) if known != writer => {
+        match (known, writer) {
+            (Some(known), Some(writer)) if known != writer => {
                 texts.push(format!("replicates from {known}, which replicates itself: it is behind by both"));
             }
-            (_, None, _) => texts.push("its source was not reached".to_owned()),
+            (None, _) => texts.push("its source was not reached".to_owned()),
             _ => {}
         }
     }

@@ -188,6 +188,22 @@ fn two_that_would_get_writes_are_refused() {
 }
 
 #[test]
+fn a_replica_that_takes_writes_is_no_source() {
+    let alone = vec![("10.0.0.2:3306", server("2", false, Some("10.0.0.1")))];
+    let refused = Cluster::of(&findings("10.0.0.2:3306", alone)).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("10.0.0.2:3306 takes writes and replicates from 10.0.0.1:3306,"),
+        "{refused}"
+    );
+    let source_is_read_only = vec![
+        ("10.0.0.1:3306", server("1", true, None)),
+        ("10.0.0.2:3306", server("2", false, Some("10.0.0.1"))),
+    ];
+    let refused = Cluster::of(&findings("10.0.0.1:3306", source_is_read_only)).unwrap_err();
+    assert!(matches!(refused, Refusal::WriterReplicates(..)), "{refused}");
+}
+
+#[test]
 fn a_replica_of_two_sources_is_refused() {
     let mut both = server("3", true, Some("10.0.0.1"));
     both.facts.sources.extend(server("3", true, Some("10.0.0.2")).facts.sources);
