@@ -14,8 +14,12 @@ const LAG_S_MAX: u64 = 10;
 /// The replication to which the server belongs that the user has named; a single server, if there is none.
 pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
     let servers = &findings.servers;
-    let sources: Vec<Vec<Option<usize>>> =
-        servers.iter().map(|server| sources_of(findings, server)).collect();
+    // Clusters that replicate from here are replicas of their own: another Weir's.
+    let of = |server: &Server| match super::is_clustered(&server.facts) {
+        true => Vec::new(),
+        false => sources_of(findings, server),
+    };
+    let sources: Vec<Vec<Option<usize>>> = servers.iter().map(of).collect();
     let related = related(findings.start, &sources);
     if let [only] = related.iter().copied().collect::<Vec<_>>().as_slice()
         && sources.get(*only).is_none_or(Vec::is_empty)
@@ -101,6 +105,49 @@ fn sources_of(findings: &Findings, server: &Server) -> Vec<Option<usize>> {
         by_name.map(|(index, _)| index).or_else(|| findings.servers.iter().position(is_it))
     };
     server.facts.sources.iter().map(place).collect()
+}
+
+/// The server that the user has named, its sources, theirs, and so on.
+pub(super) fn upstream(findings: &Findings) -> Vec<usize> {
+    let mut upstream = vec![findings.start];
+    let mut next = 0;
+    while let Some(server) = upstream.get(next).and_then(|index| findings.servers.get(*index)) {
+        for source in sources_of(findings, server).into_iter().flatten() {
+            if !upstream.contains(&source) {
+                upstream.push(source);
+            }
+        }
+        next += 1;
+    }
+    upstream
+}
+
+/// Tells of members of a Galera cluster or a group that replicate from a server that is none.
+///
+/// # Errors
+/// If such a member would take writes.
+pub(super) fn of_outside(findings: &Findings, cluster: &Cluster) -> Result<Vec<Remark>, Refusal> {
+    let is_member = |index: usize| cluster.members.iter().any(|member| member.server == index);
+    let able: Vec<usize> = cluster.able(findings).collect();
+    let mut remarks = Vec::new();
+    for (member, server) in cluster.servers(findings) {
+        let from = sources_of(findings, server);
+        if from.iter().all(|source| source.is_some_and(is_member)) {
+            continue;
+        }
+        let (endpoint, sources) = (server.endpoint.clone(), sources_listed(server));
+        if able.contains(&member.server) {
+            return Err(Refusal::ClusterReplicates(endpoint, sources));
+        }
+        remarks.push(Remark::of(
+            &endpoint,
+            format!(
+                "replicates from {sources}, which is not in its cluster: the cluster is a replica, and writes to it would \
+                 make two writers"
+            ),
+        ));
+    }
+    Ok(remarks)
 }
 
 /// All servers that replicate from one another, directly or not, the first one among them.

@@ -288,3 +288,34 @@ fn servers_of_others_are_left_out() {
     assert_eq!(cluster.members.len(), 1);
     assert!(remarks(&cluster).contains("10.0.0.9:3306: was found, but belongs to another cluster"));
 }
+
+#[test]
+fn a_cluster_that_replicates_from_the_server_is_not_written_to() {
+    let replicates = |answers: &mut Answers| {
+        answers.sources = vec![row(&[("Master_Host", "10.0.0.9"), ("Master_Port", "3306")])];
+    };
+    let servers = || {
+        vec![
+            ("10.0.0.1:3306", node(0, "10.0.0.1:3306", replicates)),
+            ("10.0.0.9:3306", server("9", false, None)),
+        ]
+    };
+    let found = findings("10.0.0.9:3306", servers());
+    let cluster = Cluster::of(&found).unwrap();
+    assert_eq!(cluster.kind, Kind::Single);
+    assert_eq!(cluster.origin(&found).unwrap().endpoint.to_string(), "10.0.0.9:3306");
+    assert!(remarks(&cluster).contains("10.0.0.1:3306: was found, but belongs to another cluster"));
+    let refused = Cluster::of(&findings("10.0.0.1:3306", servers())).unwrap_err();
+    assert!(matches!(refused, Refusal::ClusterReplicates(..)), "{refused}");
+}
+
+#[test]
+fn a_replica_of_a_node_leads_to_its_cluster() {
+    let servers = vec![
+        ("10.0.0.1:3306", node(0, "10.0.0.1:3306", |_| {})),
+        ("10.0.0.8:3306", server("8", true, Some("10.0.0.1"))),
+        ("10.0.0.9:3306", server("9", true, Some("10.0.0.8"))),
+    ];
+    let cluster = Cluster::of(&findings("10.0.0.9:3306", servers)).unwrap();
+    assert_eq!((cluster.kind, cluster.members.len()), (Kind::Galera { arbitrators: 0 }, 1));
+}
