@@ -89,8 +89,14 @@ fn single(findings: &Findings, index: usize) -> Cluster {
     let is_read_only = findings.servers.get(index).is_some_and(|server| server.facts.is_read_only);
     let state = if is_read_only { "read_only" } else { "takes writes" };
     let member = Member { server: index, role: "server".to_owned(), state: state.to_owned(), segment: 0 };
-    let writer = Some(index);
-    Cluster { kind: Kind::Single, name: String::new(), members: vec![member], writer, remarks: Vec::new() }
+    let writer = (!is_read_only).then_some(index);
+    let remark = || {
+        Remark::of_cluster(
+            "the server is read_only: until it takes writes (SET GLOBAL read_only = OFF), statements wait",
+        )
+    };
+    let remarks = is_read_only.then(remark).into_iter().collect();
+    Cluster { kind: Kind::Single, name: String::new(), members: vec![member], writer, remarks }
 }
 
 /// The servers from which one replicates, each none if it was not reached.

@@ -319,3 +319,11 @@ fn a_replica_of_a_node_leads_to_its_cluster() {
     let cluster = Cluster::of(&findings("10.0.0.9:3306", servers)).unwrap();
     assert_eq!((cluster.kind, cluster.members.len()), (Kind::Galera { arbitrators: 0 }, 1));
 }
+
+#[test]
+fn no_account_is_made_on_a_single_server_that_is_read_only() {
+    let found = findings("10.0.0.1:3306", vec![("10.0.0.1:3306", server("1", true, None))]);
+    let cluster = Cluster::of(&found).unwrap();
+    assert_eq!((cluster.kind, cluster.origin(&found)), (Kind::Single, None));
+    assert!(remarks(&cluster).contains("the server is read_only"));
+}
