@@ -8,7 +8,7 @@ use weir_client::{Connection, Error};
 use weir_topology::Endpoint;
 
 use crate::proposal::{AccountPlan, Statement};
-use crate::walk::Dialling;
+use crate::walk::{Dialling, PASSWORD_REMEDY};
 
 /// How long an account may take to come to every server.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(20);
@@ -57,6 +57,14 @@ pub enum CreationError {
         cause: Box<Error>,
         /// SQL that removes what was made before.
         removal: Vec<String>,
+    },
+    /// A server that was found, not named, wants an account's password to see the account for the first time.
+    #[error("{user} was not tried at {server}: it asks for the password itself; {PASSWORD_REMEDY}")]
+    Withheld {
+        /// Where.
+        server: Endpoint,
+        /// Its name.
+        user: String,
     },
     /// An account that does not come to a server.
     #[error("{user} can't log in at {server} {} s after the account was made: {cause}", ARRIVAL_WAIT.as_secs())]
@@ -231,9 +239,12 @@ pub fn await_login(server: &Endpoint, dialling: &Dialling) -> Result<(), Creatio
     loop {
         match log_in(dialling) {
             Ok(()) => return Ok(()),
-            Err(cause) if begun.elapsed() >= ARRIVAL_WAIT => {
-                let user = dialling.options.user.clone();
-                return Err(CreationError::Arrival { server: server.clone(), user, cause });
+            Err(cause) if begun.elapsed() >= ARRIVAL_WAIT || matches!(cause, Error::PasswordWithheld) => {
+                let (server, user) = (server.clone(), dialling.options.user.clone());
+                return Err(match cause {
+                    Error::PasswordWithheld => CreationError::Withheld { server, user },
+                    cause => CreationError::Arrival { server, user, cause },
+                });
             }
             Err(_) => thread::sleep(ARRIVAL_PAUSE),
         }
