@@ -40,6 +40,12 @@ pub enum Error {
     /// The account's plugin needs what this client has not.
     #[error("can't log in: {0}")]
     Unsupported(String),
+    /// The server offers no TLS, and [`crate::Options::tls`] wants it. Nothing has been sent to it.
+    #[error("can't log in: the server offers no TLS")]
+    NoTls,
+    /// The server wants the password, and [`crate::Options::proofs_only`] forbids that.
+    #[error("it asks for the password itself, and nobody has verified it")]
+    PasswordWithheld,
     /// A limit of [`crate::Options`] was reached.
     #[error("a reply of more than {limit} {unit}")]
     TooLarge {

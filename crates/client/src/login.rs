@@ -66,7 +66,8 @@ pub(crate) fn log_in(
     let mut out = Vec::new();
     response.write(&mut out);
     stream.send(&out, deadline)?;
-    authenticate(&mut stream, &credential, greeting.scramble, capabilities, deadline)?;
+    let proof = Proof { credential, is_all: options.proofs_only };
+    authenticate(&mut stream, &proof, greeting.scramble, capabilities, deadline)?;
     let version = String::from_utf8_lossy(greeting.version).into_owned();
     let (thread_id, offers) = (greeting.thread_id, greeting.capabilities);
     let welcome = Welcome { version, thread_id, capabilities, offers };
@@ -82,7 +83,7 @@ fn encrypted(
     deadline: Deadline,
 ) -> Result<PacketStream, Error> {
     if !server.contains(Capabilities::SSL) {
-        return Err(unsupported("the server offers no TLS"));
+        return Err(Error::NoTls);
     }
     let request = SslRequest { capabilities, max_packet_size: MAX_PACKET_SIZE, collation: collation() };
     let mut out = Vec::new();
@@ -91,10 +92,16 @@ fn encrypted(
     stream.encrypt(tls)
 }
 
+/// The password, and whether the server may only have proofs of it.
+struct Proof {
+    credential: Credential,
+    is_all: bool,
+}
+
 /// Answers the server until it is content.
 fn authenticate(
     stream: &mut PacketStream,
-    credential: &Credential,
+    Proof { credential, is_all }: &Proof,
     mut scramble: Scramble,
     capabilities: Capabilities,
     deadline: Deadline,
@@ -123,6 +130,7 @@ fn authenticate(
             }
             AuthPacket::More(more) => match more.data {
                 [sha2::FAST_AUTH_OK] => {}
+                [sha2::PERFORM_FULL_AUTHENTICATION] if *is_all => return Err(Error::PasswordWithheld),
                 [sha2::PERFORM_FULL_AUTHENTICATION] => {
                     let password = credential.password().unwrap_or_default();
                     let answer = if capabilities.contains(Capabilities::SSL) {

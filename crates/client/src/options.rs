@@ -42,6 +42,9 @@ pub struct Options {
     pub read_timeout: Option<Duration>,
     /// How the connection is encrypted; none (default): not at all. A server without TLS is an error.
     pub tls: Option<Tls>,
+    /// Only proves to know the password: a server that wants the password itself, encrypted or sealed for its key, does not
+    /// get it. For servers that nobody has verified.
+    pub proofs_only: bool,
     /// Capabilities to use beside the client's own, where the server has them. LOCAL_FILES is for a [`crate::RawStream`]:
     /// a [`crate::Connection`] that is asked for a file is broken.
     pub capabilities: Capabilities,
@@ -66,6 +69,7 @@ impl Options {
             connect_timeout: Duration::from_secs(5),
             read_timeout: Some(Duration::from_secs(30)),
             tls: None,
+            proofs_only: false,
             capabilities: Capabilities::empty(),
             without: Capabilities::empty(),
             rows_max: 1_000_000,
@@ -91,6 +95,13 @@ impl Options {
     #[must_use]
     pub fn tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
+        self
+    }
+
+    /// The same, and the password does not leave, or may.
+    #[must_use]
+    pub fn proofs_only(mut self, proofs_only: bool) -> Self {
+        self.proofs_only = proofs_only;
         self
     }
 

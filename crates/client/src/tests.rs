@@ -210,6 +210,23 @@ fn full_authentication_of_caching_sha2() {
 }
 
 #[test]
+fn the_password_stays_where_only_proofs_may_leave() {
+    let switch =
+        payload(|out| AuthSwitchRequest { plugin: CACHING_SHA2_PASSWORD, data: &[9; 20] }.write(out));
+    let acts = vec![
+        Act::Say(0, vec![greeting(Capabilities::empty())]),
+        Act::Hear,
+        Act::Say(2, vec![switch]),
+        Act::Hear,
+        Act::Say(4, vec![vec![1, 4]]),
+        Act::Hear,
+    ];
+    let (options, _thread) = server(acts);
+    let error = Connection::connect(&options.proofs_only(true)).unwrap_err();
+    assert!(matches!(error, Error::PasswordWithheld), "{error}");
+}
+
+#[test]
 fn the_fast_path_of_caching_sha2() {
     let switch =
         payload(|out| AuthSwitchRequest { plugin: CACHING_SHA2_PASSWORD, data: &[9; 20] }.write(out));

@@ -9,6 +9,7 @@ use std::fmt;
 
 use weir_topology::Endpoint;
 
+use crate::facts::Facts;
 use crate::findings::{Findings, Server};
 
 /// What was found.
@@ -89,6 +90,19 @@ pub enum Refusal {
          Set read_only = ON on all but the source (SET GLOBAL read_only = ON, and in my.cnf), then run this again", listed(.0)
     )]
     SeveralWriters(Vec<Endpoint>),
+    /// The only server that takes writes is a replica.
+    #[error(
+        "{0} takes writes and replicates from {1}, which was not reached or is read_only: writes would go to a replica. \
+         Bring its source up and set read_only = ON on the replica; or, if it has taken the source's place, make it forget \
+         that (RESET REPLICA ALL, RESET SLAVE ALL). Then run this again"
+    )]
+    WriterReplicates(Endpoint, String),
+    /// A member of a cluster that takes writes and is a replica.
+    #[error(
+        "{0} takes writes and replicates from {1}, which is not in its cluster: the cluster is a replica, and writes to it \
+         would make two writers. Point at the source instead, or end the replication (RESET REPLICA ALL, RESET SLAVE ALL)"
+    )]
+    ClusterReplicates(Endpoint, String),
     /// A replica of two servers.
     #[error(
         "{replica} replicates from several sources ({}): Weir follows one source with its replicas. \
@@ -103,25 +117,33 @@ pub enum Refusal {
     },
 }
 
+/// Whether it is in a Galera cluster or in a group.
+fn is_clustered(facts: &Facts) -> bool {
+    facts.galera.is_some() || facts.group.is_some()
+}
+
 fn listed(servers: &[Endpoint]) -> String {
     servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Cluster {
     /// What the server that the user has named belongs to. A replica of a Galera node or of a group's member leads to that
-    /// cluster.
+    /// cluster; their source does not, as that cluster is the replica.
     ///
     /// # Errors
     /// When Weir can't stand in front of it.
     pub fn of(findings: &Findings) -> Result<Self, Refusal> {
-        let kinds = findings.start().into_iter().chain(&findings.servers);
-        let mut cluster = match kinds.clone().find_map(|server| server.facts.galera.as_ref()) {
-            Some(galera) => galera::cluster(findings, galera)?,
-            None => match kinds.clone().find_map(|server| server.facts.group.as_ref()) {
-                Some(group) => group::cluster(findings, group)?,
-                None => replication::cluster(findings)?,
-            },
+        let facts =
+            replication::upstream(findings).into_iter().filter_map(|index| findings.servers.get(index));
+        let in_cluster = facts.map(|server| &server.facts).find(|facts| is_clustered(facts));
+        let mut cluster = match in_cluster.map(|facts| (&facts.galera, &facts.group)) {
+            Some((Some(galera), _)) => galera::cluster(findings, galera)?,
+            Some((None, Some(group))) => group::cluster(findings, group)?,
+            _ => replication::cluster(findings)?,
         };
+        if matches!(cluster.kind, Kind::Galera { .. } | Kind::Group { .. }) {
+            cluster.remarks.extend(replication::of_outside(findings, &cluster)?);
+        }
         cluster.remarks.extend(remarks::of_all(findings, cluster.kind, &cluster.members));
         cluster.remarks = remarks::gathered(cluster.remarks);
         Ok(cluster)

@@ -8,7 +8,7 @@ use weir_client::{Connection, Error};
 use weir_topology::Endpoint;
 
 use crate::proposal::{AccountPlan, Statement};
-use crate::walk::Dialling;
+use crate::walk::{Dialling, PASSWORD_REMEDY};
 
 /// How long an account may take to come to every server.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(20);
@@ -36,6 +36,16 @@ pub enum CreationError {
         /// Its host part.
         host: String,
     },
+    /// The server has stopped taking writes since it was chosen.
+    #[error(
+        "{server} takes no writes any more: {hindrance}; run this again when it does, or the cluster has another writer"
+    )]
+    TakesNoWrites {
+        /// Where.
+        server: Endpoint,
+        /// Why not.
+        hindrance: &'static str,
+    },
     /// A statement that the server refuses.
     #[error("{server} refuses {statement}: {cause}")]
     Statement {
@@ -47,6 +57,14 @@ pub enum CreationError {
         cause: Box<Error>,
         /// SQL that removes what was made before.
         removal: Vec<String>,
+    },
+    /// A server that was found, not named, wants an account's password to see the account for the first time.
+    #[error("{user} was not tried at {server}: it asks for the password itself; {PASSWORD_REMEDY}")]
+    Withheld {
+        /// Where.
+        server: Endpoint,
+        /// Its name.
+        user: String,
     },
     /// An account that does not come to a server.
     #[error("{user} can't log in at {server} {} s after the account was made: {cause}", ARRIVAL_WAIT.as_secs())]
@@ -127,15 +145,35 @@ impl Origin {
         Ok(())
     }
 
+    /// Minutes may lie between the choice of the server and the answer of a user.
+    fn check_takes_writes(&mut self) -> Result<(), CreationError> {
+        let mut rows = |sql: &str| {
+            let asked = self.connection.query(sql);
+            let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            asked.map(|result| result.pairs().map(pair).collect::<Vec<_>>())
+        };
+        let asked = rows(WRITES).and_then(|variables| Ok((variables, rows(QUORUM)?)));
+        let server = self.server.clone();
+        let (variables, status) = match asked {
+            Ok(asked) => asked,
+            Err(cause) => return Err(CreationError::Server { server, cause }),
+        };
+        match hindrance(&variables, &status) {
+            Some(hindrance) => Err(CreationError::TakesNoWrites { server, hindrance }),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the accounts that are not there, and gives all of them their privileges. Returns those that it has made.
     ///
     /// # Errors
-    /// The first statement that the server refuses, with what removes those before it.
+    /// If the server takes no writes any more; the first statement that it refuses, with what removes those before it.
     pub fn make(
         &mut self,
         plans: &[AccountPlan],
         existing: &BTreeSet<(String, String)>,
     ) -> Result<Vec<(String, String)>, CreationError> {
+        self.check_takes_writes()?;
         let mut made: Vec<(String, String)> = Vec::new();
         let mut removal: Vec<String> = Vec::new();
         for plan in plans {
@@ -159,6 +197,30 @@ impl Origin {
     }
 }
 
+/// How the server is asked whether it takes writes: privileges let an admin write where read_only is on.
+const WRITES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'super_read_only', 'wsrep_on', 'wsrep_provider')";
+const QUORUM: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_status'";
+
+/// Why a server with these variables and this status takes no writes.
+fn hindrance(variables: &[(String, String)], status: &[(String, String)]) -> Option<&'static str> {
+    let value = |name: &str| {
+        let row = variables.iter().chain(status).find(|(found, _)| found.eq_ignore_ascii_case(name));
+        row.map(|(_, value)| value.as_str())
+    };
+    let is_off = |value: &str| value.eq_ignore_ascii_case("OFF") || value == "0";
+    let is_in_galera = value("wsrep_on").is_some_and(|value| !is_off(value))
+        && value("wsrep_provider").is_some_and(|provider| !provider.is_empty() && provider != "none");
+    // A server that does not say so is not trusted.
+    if !value("read_only").is_some_and(is_off) || value("super_read_only").is_some_and(|value| !is_off(value))
+    {
+        Some("it is read_only")
+    } else if is_in_galera && value("wsrep_cluster_status") != Some("Primary") {
+        Some("it has no quorum (wsrep_cluster_status)")
+    } else {
+        None
+    }
+}
+
 /// Logs in, and leaves.
 ///
 /// # Errors
@@ -177,11 +239,41 @@ pub fn await_login(server: &Endpoint, dialling: &Dialling) -> Result<(), Creatio
     loop {
         match log_in(dialling) {
             Ok(()) => return Ok(()),
-            Err(cause) if begun.elapsed() >= ARRIVAL_WAIT => {
-                let user = dialling.options.user.clone();
-                return Err(CreationError::Arrival { server: server.clone(), user, cause });
+            Err(cause) if begun.elapsed() >= ARRIVAL_WAIT || matches!(cause, Error::PasswordWithheld) => {
+                let (server, user) = (server.clone(), dialling.options.user.clone());
+                return Err(match cause {
+                    Error::PasswordWithheld => CreationError::Withheld { server, user },
+                    cause => CreationError::Arrival { server, user, cause },
+                });
             }
             Err(_) => thread::sleep(ARRIVAL_PAUSE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_made_where_writes_are_taken_only() {
+        let said = |text: &str| {
+            let pair =
+                |pair: &str| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let rows: Vec<_> = text.split(' ').filter_map(pair).collect();
+            hindrance(&rows, &[])
+        };
+        assert_eq!(said("read_only=OFF super_read_only=OFF"), None);
+        assert_eq!(
+            said("read_only=OFF wsrep_on=ON wsrep_provider=none wsrep_cluster_status=Disconnected"),
+            None
+        );
+        assert_eq!(said("read_only=OFF wsrep_on=ON wsrep_provider=g.so wsrep_cluster_status=Primary"), None);
+        let no_quorum =
+            said("read_only=OFF wsrep_on=ON wsrep_provider=g.so wsrep_cluster_status=non-Primary");
+        assert!(no_quorum.is_some_and(|text| text.contains("quorum")));
+        for read_only in ["", "read_only=ON", "read_only=1", "read_only=OFF super_read_only=ON"] {
+            assert_eq!(said(read_only), Some("it is read_only"), "{read_only}");
         }
     }
 }

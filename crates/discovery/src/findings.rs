@@ -111,6 +111,12 @@ impl Findings {
     /// Puts visits together; none if the one at `start` has failed.
     pub fn merge(start: &Endpoint, visits: &BTreeMap<Endpoint, Visit>) -> Option<Self> {
         let mut servers: Vec<Server> = Vec::new();
+        let own = own_names(start, visits)?;
+        // Anybody can claim to be the server that the user has named, and others can name him so.
+        let rank = |server: &Server| {
+            let is_strange = server.facts.identity() == own.0 && !own.1.contains(&server.endpoint);
+            (is_strange, server.named_by)
+        };
         for (endpoint, visit) in visits {
             let Ok(reached) = &visit.outcome else { continue };
             let named_by = visit.named.iter().map(|(by, _)| *by).min().unwrap_or(NamedBy::User);
@@ -123,7 +129,7 @@ impl Findings {
                 None => servers.push(new),
                 Some(known) => {
                     let names = known.names.iter().cloned().chain(new.names.iter().cloned()).collect();
-                    if new.named_by < known.named_by {
+                    if rank(&new) < rank(known) {
                         *known = new;
                     }
                     known.names = names;
@@ -145,6 +151,15 @@ impl Findings {
     pub fn server(&self, name: &Endpoint) -> Option<(usize, &Server)> {
         self.servers.iter().enumerate().find(|(_, server)| server.names.contains(name))
     }
+}
+
+/// Who the server at `start` is, and the names that the user and itself have for it; none if it was not reached.
+fn own_names(start: &Endpoint, visits: &BTreeMap<Endpoint, Visit>) -> Option<(Identity, BTreeSet<Endpoint>)> {
+    let facts = &visits.get(start)?.outcome.as_ref().ok()?.facts;
+    let identity = facts.identity();
+    let own = peers(facts).into_iter().filter(|peer| peer.identity.as_ref() == Some(&identity));
+    let names = own.map(|peer| peer.endpoint).chain([start.clone()]).collect();
+    Some((identity, names))
 }
 
 /// 10.0.0.9 before 10.0.0.10, addresses before names.

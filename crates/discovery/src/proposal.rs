@@ -140,6 +140,12 @@ pub enum ProposalError {
         "no server tells how it sees this host (SELECT USER()): give the host part of new accounts (--account-host)"
     )]
     NoHost,
+    /// A server says that this host is called something that would stand for others too, or that is no name.
+    #[error(
+        "a server sees this host as {0:?} (SELECT USER()), which is no plain name or address; as the host part of accounts it \
+         could stand for other hosts: give the host part yourself (--account-host)"
+    )]
+    HostHere(String),
     /// Nobody takes writes.
     #[error(
         "no server takes writes now, so no accounts can be made: see what was found with --dry-run --monitor NAME, \

@@ -27,6 +27,8 @@ pub struct Limits {
     pub answer_timeout: Duration,
     /// After this no further address is tried. Default 30 s.
     pub whole: Duration,
+    /// Whether hosts are asked that nobody names as servers: those from which a binary log is read. Default: no.
+    pub asks_binlog_readers: bool,
     /// How often each server is asked whether it is there; the shortest time counts. Default 9.
     pub pings: usize,
 }
@@ -39,6 +41,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(3),
             answer_timeout: Duration::from_secs(5),
             whole: Duration::from_secs(30),
+            asks_binlog_readers: false,
             pings: 9,
         }
     }
@@ -104,6 +107,10 @@ pub fn walk(
         for (endpoint, visit) in &mut visits {
             visit.named.extend(open.remove(endpoint).into_iter().flatten());
         }
+        open.retain(|_, named| limits.asks_binlog_readers || !is_guess(named));
+    }
+    if !limits.asks_binlog_readers {
+        visits.extend(guesses(&visits));
     }
     let Some(mut findings) = Findings::merge(start, &visits) else {
         let outcome = visits.remove(start).map(|visit| visit.outcome);
@@ -112,6 +119,18 @@ pub fn walk(
     };
     findings.cut_off = cut_off;
     Ok(findings)
+}
+
+/// Whether nobody says that there is a server.
+fn is_guess(named: &BTreeSet<(NamedBy, Option<Identity>)>) -> bool {
+    named.iter().all(|(by, _)| *by == NamedBy::BinlogReader)
+}
+
+/// Where servers may be whom nobody has named, not asked.
+fn guesses(visits: &BTreeMap<Endpoint, Visit>) -> BTreeMap<Endpoint, Visit> {
+    let named = named_by_visits(visits).into_iter();
+    let new = named.filter(|(endpoint, named)| !visits.contains_key(endpoint) && is_guess(named));
+    new.map(|(endpoint, named)| (endpoint, Visit { named, outcome: Err(NOT_ASKED.to_owned()) })).collect()
 }
 
 /// An address, and how it came to be known.
@@ -151,12 +170,48 @@ fn visit(
 /// ER_ACCESS_DENIED_ERROR and ER_HOST_NOT_PRIVILEGED.
 const DENIED: [u16; 2] = [1045, 1130];
 
+/// What lets a server have a password for which it asks.
+pub(crate) const PASSWORD_REMEDY: &str = "have its certificate verified (ssl-mode=verify_ca), or allow that for all servers that are found (--trust-peers)";
+/// Why a reader of the binary log was not asked.
+const NOT_ASKED: &str = "not asked, as only a connection from there is known; set report_host and report_port on the replica, \
+    or have such hosts asked (--trust-peers)";
+
 /// Why a login failed, and what to look at.
 fn explain(error: &Error) -> String {
+    if matches!(error, Error::PasswordWithheld) {
+        return format!("{error}; {PASSWORD_REMEDY}");
+    }
     match error.code() {
         Some(code) if DENIED.contains(&code) => format!(
             "the server refuses the login: {error}; the password may be wrong, or the account is not for this host"
         ),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::tests::reached;
+
+    #[test]
+    fn hosts_that_only_read_a_binary_log_are_told_and_not_asked() {
+        let start: Endpoint = "10.0.0.1:3306".parse().unwrap();
+        let source = reached(&[("port", "3306"), ("server_id", "1")], |answers| {
+            answers.dump_hosts = vec!["10.0.0.7:40000".to_owned()];
+        });
+        let named = BTreeSet::from([(NamedBy::User, None)]);
+        let visits = BTreeMap::from([(start, Visit { named, outcome: Ok(source) })]);
+        assert!(named_by_visits(&visits).values().all(is_guess));
+        let told: Vec<_> = guesses(&visits).into_iter().collect();
+        let [(endpoint, Visit { outcome: Err(reason), .. })] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((endpoint.to_string().as_str(), reason.as_str()), ("10.0.0.7:3306", NOT_ASKED));
+        assert!(!is_guess(&BTreeSet::from([(NamedBy::BinlogReader, None), (NamedBy::Source, None)])));
+    }
+
+    #[test]
+    fn a_withheld_password_says_what_to_do() {
+        let text = explain(&Error::PasswordWithheld);
+        assert!(text.contains("ssl-mode=verify_ca") && text.contains("--trust-peers"), "{text}");
     }
 }

@@ -308,7 +308,9 @@ impl NodeWatch {
             Err(error) => {
                 debug!(server = %self.endpoint, %error, "eviction: can't connect to the node");
                 let mut pause = DIAL_PAUSE;
-                if matches!(error, Error::Server { .. } | Error::Unsupported(_)) && self.last.is_none() {
+                if matches!(error, Error::Server { .. } | Error::Unsupported(_) | Error::NoTls)
+                    && self.last.is_none()
+                {
                     self.obstacles = vec![Obstacle::Refuses { cause: error.to_string() }];
                     pause = REFUSED_PAUSE;
                 } else if !matches!(self.liveness, Liveness::Dead { .. })

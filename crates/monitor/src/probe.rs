@@ -254,7 +254,7 @@ impl Probe {
 fn is_alive(error: &Error) -> bool {
     match error {
         Error::Server { code, .. } => *code != SHUTDOWN,
-        Error::Unsupported(_) => true,
+        Error::Unsupported(_) | Error::NoTls | Error::PasswordWithheld => true,
         _ => false,
     }
 }

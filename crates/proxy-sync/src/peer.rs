@@ -199,7 +199,7 @@ impl Peer {
 
 /// With what to do about it.
 fn explained(error: &weir_client::Error, variables: &ClusterVariables) -> String {
-    let is_about_tls = matches!(error, weir_client::Error::Unsupported(_));
+    let is_about_tls = matches!(error, weir_client::Error::Unsupported(_) | weir_client::Error::NoTls);
     match variables.ssl_mode {
         ClusterSslMode::Disabled => error.to_string(),
         _ if is_about_tls => format!(

@@ -116,7 +116,7 @@ pub(crate) fn init(args: &InitArgs) -> ExitCode {
 }
 
 fn run(args: &InitArgs) -> Result<ExitCode, InitError> {
-    let finder = ClusterFinder::new(&args.address, args.password_file.as_deref())?;
+    let finder = ClusterFinder::new(&args.address, args.password_file.as_deref(), args.trust_peers)?;
     let found = finder.find()?;
     let mut plan = Plan::new(args, &finder, &found)?;
     let mut report = Report::new(&found, &plan);

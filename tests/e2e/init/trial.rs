@@ -61,7 +61,8 @@ fn own_account(env: &Env) -> CaseResult {
     mysql.wait_replicated()?;
     let datadir = init.dir.join("data");
     let mut command = Command::new(weir_binary()?);
-    command.args(["serve", "--cluster", &init.address(mysql.server(2).addr()), "--datadir"]).arg(&datadir);
+    command.args(["serve", "--cluster", &init.address(mysql.server(2).addr()), "--trust-peers", "--datadir"]);
+    command.arg(&datadir);
     command.args(["--listen", &init.listen.to_string(), "--admin-listen", ""]);
     command.env("MYSQL_PWD", init.admin());
     let process =

@@ -14,8 +14,12 @@ const LAG_S_MAX: u64 = 10;
 /// The replication to which the server belongs that the user has named; a single server, if there is none.
 pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
     let servers = &findings.servers;
-    let sources: Vec<Vec<Option<usize>>> =
-        servers.iter().map(|server| sources_of(findings, server)).collect();
+    // Clusters that replicate from here are replicas of their own: another Weir's.
+    let of = |server: &Server| match super::is_clustered(&server.facts) {
+        true => Vec::new(),
+        false => sources_of(findings, server),
+    };
+    let sources: Vec<Vec<Option<usize>>> = servers.iter().map(of).collect();
     let related = related(findings.start, &sources);
     if let [only] = related.iter().copied().collect::<Vec<_>>().as_slice()
         && sources.get(*only).is_none_or(Vec::is_empty)
@@ -40,6 +44,11 @@ pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
         return Err(Refusal::SeveralWriters(names.collect()));
     }
     let writer = writers.first().copied();
+    if let Some(server) =
+        writer.and_then(|index| servers.get(index)).filter(|server| !server.facts.sources.is_empty())
+    {
+        return Err(Refusal::WriterReplicates(server.endpoint.clone(), sources_listed(server)));
+    }
     let (mut members, mut remarks) = (Vec::new(), Vec::new());
     for (index, server, from) in of_related() {
         let is_writer = writer == Some(index);
@@ -68,12 +77,26 @@ pub(super) fn cluster(findings: &Findings) -> Result<Cluster, Refusal> {
     Ok(Cluster { kind: Kind::Replication, name: String::new(), members, writer, remarks })
 }
 
+/// `10.0.0.11:3306, 10.0.0.12:3306`
+pub(super) fn sources_listed(server: &Server) -> String {
+    let name = |source: &SourceFacts| {
+        source.link.endpoint.as_ref().map_or_else(|| "an unknown server".to_owned(), ToString::to_string)
+    };
+    server.facts.sources.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
 fn single(findings: &Findings, index: usize) -> Cluster {
     let is_read_only = findings.servers.get(index).is_some_and(|server| server.facts.is_read_only);
     let state = if is_read_only { "read_only" } else { "takes writes" };
     let member = Member { server: index, role: "server".to_owned(), state: state.to_owned(), segment: 0 };
-    let writer = Some(index);
-    Cluster { kind: Kind::Single, name: String::new(), members: vec![member], writer, remarks: Vec::new() }
+    let writer = (!is_read_only).then_some(index);
+    let remark = || {
+        Remark::of_cluster(
+            "the server is read_only: until it takes writes (SET GLOBAL read_only = OFF), statements wait",
+        )
+    };
+    let remarks = is_read_only.then(remark).into_iter().collect();
+    Cluster { kind: Kind::Single, name: String::new(), members: vec![member], writer, remarks }
 }
 
 /// The servers from which one replicates, each none if it was not reached.
@@ -88,6 +111,49 @@ fn sources_of(findings: &Findings, server: &Server) -> Vec<Option<usize>> {
         by_name.map(|(index, _)| index).or_else(|| findings.servers.iter().position(is_it))
     };
     server.facts.sources.iter().map(place).collect()
+}
+
+/// The server that the user has named, its sources, theirs, and so on.
+pub(super) fn upstream(findings: &Findings) -> Vec<usize> {
+    let mut upstream = vec![findings.start];
+    let mut next = 0;
+    while let Some(server) = upstream.get(next).and_then(|index| findings.servers.get(*index)) {
+        for source in sources_of(findings, server).into_iter().flatten() {
+            if !upstream.contains(&source) {
+                upstream.push(source);
+            }
+        }
+        next += 1;
+    }
+    upstream
+}
+
+/// Tells of members of a Galera cluster or a group that replicate from a server that is none.
+///
+/// # Errors
+/// If such a member would take writes.
+pub(super) fn of_outside(findings: &Findings, cluster: &Cluster) -> Result<Vec<Remark>, Refusal> {
+    let is_member = |index: usize| cluster.members.iter().any(|member| member.server == index);
+    let able: Vec<usize> = cluster.able(findings).collect();
+    let mut remarks = Vec::new();
+    for (member, server) in cluster.servers(findings) {
+        let from = sources_of(findings, server);
+        if from.iter().all(|source| source.is_some_and(is_member)) {
+            continue;
+        }
+        let (endpoint, sources) = (server.endpoint.clone(), sources_listed(server));
+        if able.contains(&member.server) {
+            return Err(Refusal::ClusterReplicates(endpoint, sources));
+        }
+        remarks.push(Remark::of(
+            &endpoint,
+            format!(
+                "replicates from {sources}, which is not in its cluster: the cluster is a replica, and writes to it would \
+                 make two writers"
+            ),
+        ));
+    }
+    Ok(remarks)
 }
 
 /// All servers that replicate from one another, directly or not, the first one among them.
@@ -156,12 +222,11 @@ fn of_member(
         } else if let Some(lag) = source.lag_s.filter(|lag| *lag > LAG_S_MAX) {
             texts.push(format!("the replica is {lag} s behind"));
         }
-        match (is_writer, known, writer) {
-            (true, ..) => texts.push("takes writes although it replicates itself: a ring".to_owned()),
-            (_, Some(known), Some(writer)) if known != writer => {
+        match (known, writer) {
+            (Some(known), Some(writer)) if known != writer => {
                 texts.push(format!("replicates from {known}, which replicates itself: it is behind by both"));
             }
-            (_, None, _) => texts.push("its source was not reached".to_owned()),
+            (None, _) => texts.push("its source was not reached".to_owned()),
             _ => {}
         }
     }

@@ -188,6 +188,22 @@ fn two_that_would_get_writes_are_refused() {
 }
 
 #[test]
+fn a_replica_that_takes_writes_is_no_source() {
+    let alone = vec![("10.0.0.2:3306", server("2", false, Some("10.0.0.1")))];
+    let refused = Cluster::of(&findings("10.0.0.2:3306", alone)).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("10.0.0.2:3306 takes writes and replicates from 10.0.0.1:3306,"),
+        "{refused}"
+    );
+    let source_is_read_only = vec![
+        ("10.0.0.1:3306", server("1", true, None)),
+        ("10.0.0.2:3306", server("2", false, Some("10.0.0.1"))),
+    ];
+    let refused = Cluster::of(&findings("10.0.0.1:3306", source_is_read_only)).unwrap_err();
+    assert!(matches!(refused, Refusal::WriterReplicates(..)), "{refused}");
+}
+
+#[test]
 fn a_replica_of_two_sources_is_refused() {
     let mut both = server("3", true, Some("10.0.0.1"));
     both.facts.sources.extend(server("3", true, Some("10.0.0.2")).facts.sources);
@@ -271,4 +287,43 @@ fn servers_of_others_are_left_out() {
     let cluster = Cluster::of(&found).unwrap();
     assert_eq!(cluster.members.len(), 1);
     assert!(remarks(&cluster).contains("10.0.0.9:3306: was found, but belongs to another cluster"));
+}
+
+#[test]
+fn a_cluster_that_replicates_from_the_server_is_not_written_to() {
+    let replicates = |answers: &mut Answers| {
+        answers.sources = vec![row(&[("Master_Host", "10.0.0.9"), ("Master_Port", "3306")])];
+    };
+    let servers = || {
+        vec![
+            ("10.0.0.1:3306", node(0, "10.0.0.1:3306", replicates)),
+            ("10.0.0.9:3306", server("9", false, None)),
+        ]
+    };
+    let found = findings("10.0.0.9:3306", servers());
+    let cluster = Cluster::of(&found).unwrap();
+    assert_eq!(cluster.kind, Kind::Single);
+    assert_eq!(cluster.origin(&found).unwrap().endpoint.to_string(), "10.0.0.9:3306");
+    assert!(remarks(&cluster).contains("10.0.0.1:3306: was found, but belongs to another cluster"));
+    let refused = Cluster::of(&findings("10.0.0.1:3306", servers())).unwrap_err();
+    assert!(matches!(refused, Refusal::ClusterReplicates(..)), "{refused}");
+}
+
+#[test]
+fn a_replica_of_a_node_leads_to_its_cluster() {
+    let servers = vec![
+        ("10.0.0.1:3306", node(0, "10.0.0.1:3306", |_| {})),
+        ("10.0.0.8:3306", server("8", true, Some("10.0.0.1"))),
+        ("10.0.0.9:3306", server("9", true, Some("10.0.0.8"))),
+    ];
+    let cluster = Cluster::of(&findings("10.0.0.9:3306", servers)).unwrap();
+    assert_eq!((cluster.kind, cluster.members.len()), (Kind::Galera { arbitrators: 0 }, 1));
+}
+
+#[test]
+fn no_account_is_made_on_a_single_server_that_is_read_only() {
+    let found = findings("10.0.0.1:3306", vec![("10.0.0.1:3306", server("1", true, None))]);
+    let cluster = Cluster::of(&found).unwrap();
+    assert_eq!((cluster.kind, cluster.origin(&found)), (Kind::Single, None));
+    assert!(remarks(&cluster).contains("the server is read_only"));
 }

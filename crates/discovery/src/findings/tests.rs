@@ -92,3 +92,24 @@ fn a_wrong_guess_is_missed_only_if_a_reader_of_the_binary_log_is() {
     let both = findings("10.0.0.1:3306", vec![("10.0.0.1:3306", source()), ("10.0.0.2:3306", replica)]);
     assert_eq!(both.unreached, []);
 }
+
+#[test]
+fn nobody_takes_the_place_of_the_server_that_the_user_has_named() {
+    let one = || reached(&[("server_uuid", UUID)], |_| {});
+    let named = |by, identity: Option<&str>| {
+        BTreeSet::from([(by, identity.map(|uuid| Identity::Uuid(uuid.to_owned())))])
+    };
+    // In both orders of their names.
+    for evil in ["10.0.0.0:3306", "10.0.0.9:3306"] {
+        let start: Endpoint = "10.0.0.1:3306".parse().unwrap();
+        let visits = BTreeMap::from([
+            (start.clone(), Visit { named: named(NamedBy::User, None), outcome: Ok(one()) }),
+            (
+                evil.parse().unwrap(),
+                Visit { named: named(NamedBy::Registered, Some(UUID)), outcome: Ok(one()) },
+            ),
+        ]);
+        let found = Findings::merge(&start, &visits).unwrap();
+        assert_eq!(found.start().unwrap().endpoint, start, "{evil}");
+    }
+}

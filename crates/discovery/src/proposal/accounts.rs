@@ -178,6 +178,12 @@ fn hosts(findings: &Findings, cluster: &Cluster, wishes: &Wishes) -> Result<Vec<
     if hosts.is_empty() {
         return Err(ProposalError::NoHost);
     }
+    // Patterns are the user's to choose: a server that says % would have accounts made for everybody.
+    let is_plain =
+        |host: &str| host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':'));
+    if let Some(host) = hosts.iter().find(|host| wishes.account_hosts.is_empty() && !is_plain(host)) {
+        return Err(ProposalError::HostHere(host.clone()));
+    }
     for host in &hosts {
         check(host, "the host part", "% _ - . : /", &['%', '_', '-', '.', ':', '/'])?;
     }

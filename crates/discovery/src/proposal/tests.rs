@@ -211,3 +211,16 @@ fn names_and_hosts_need_no_quotes() {
         assert!(matches!(refused, Err(ProposalError::Characters { .. })), "{refused:?}");
     }
 }
+
+#[test]
+fn no_server_chooses_for_which_hosts_accounts_are() {
+    for host in ["%", "10.0.0._", "10.0.0.0/8"] {
+        let mut found = three_nodes();
+        found.servers[2].facts.account.host_here = host.to_owned();
+        let cluster = Cluster::of(&found).unwrap();
+        let refused = Proposal::new(&found, &cluster, &wishes(), &mut || Secret::new("x"));
+        assert_eq!(refused, Err(ProposalError::HostHere(host.to_owned())));
+        let wishes = Wishes { account_hosts: vec!["10.%".to_owned()], ..wishes() };
+        assert!(Proposal::new(&found, &cluster, &wishes, &mut || Secret::new("x")).is_ok());
+    }
+}

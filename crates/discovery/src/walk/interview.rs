@@ -37,7 +37,7 @@ pub(crate) fn connect(mut options: Options, is_tls_optional: bool) -> Result<(Co
     let is_encrypted = options.tls.is_some();
     match Connection::connect(&options) {
         // Nothing has been sent but the wish for TLS.
-        Err(Error::Unsupported(_)) if is_encrypted && is_tls_optional => {
+        Err(Error::NoTls) if is_encrypted && is_tls_optional => {
             Connection::connect(&options.tls(None)).map(|connection| (connection, false))
         }
         connected => connected.map(|connection| (connection, is_encrypted)),

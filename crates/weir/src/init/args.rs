@@ -28,6 +28,10 @@ pub(crate) struct InitArgs {
     /// A file whose first line is the account's password
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Give the password also to servers that others name, if they ask for it and ssl-mode does not verify them; ask hosts
+    /// that read a binary log
+    #[arg(long)]
+    pub trust_peers: bool,
     /// Where the configuration is written [default: /etc/weir/weir.toml as root, else weir.toml]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -91,6 +95,9 @@ pub(crate) struct TrialArgs {
     /// With --cluster: a file whose first line is the account's password
     #[arg(long, value_name = "FILE", requires = "cluster")]
     pub password_file: Option<PathBuf>,
+    /// With --cluster: give the password also to servers that others name, as with `weir init`
+    #[arg(long, requires = "cluster")]
+    pub trust_peers: bool,
     /// With --cluster: an account that applications log in with [default: the one of ADDRESS]
     #[arg(long = "user", value_name = "NAME[:PASSWORD]", requires = "cluster")]
     pub users: Vec<String>,

@@ -20,6 +20,8 @@ const PASSWORD_VARIABLE: &str = "MYSQL_PWD";
 pub(super) struct ClusterFinder {
     pub url: ServerUrl,
     password: Secret,
+    /// Servers that are found may have passwords, verified or not.
+    trusts_peers: bool,
 }
 
 /// What was found.
@@ -30,7 +32,11 @@ pub(super) struct Found {
 
 impl ClusterFinder {
     /// Takes the address apart, and gets the password.
-    pub(super) fn new(address: &str, password_file: Option<&Path>) -> Result<Self, InitError> {
+    pub(super) fn new(
+        address: &str,
+        password_file: Option<&Path>,
+        trusts_peers: bool,
+    ) -> Result<Self, InitError> {
         let url = ServerUrl::from_str(address)?;
         let password = match (&url.password, password_file) {
             (Some(password), _) => password.clone(),
@@ -43,7 +49,7 @@ impl ClusterFinder {
                 }
             },
         };
-        Ok(Self { url, password })
+        Ok(Self { url, password, trusts_peers })
     }
 
     /// The account's password.
@@ -53,7 +59,8 @@ impl ClusterFinder {
 
     /// Asks the server, and all that it leads to.
     pub(super) fn find(&self) -> Result<Found, InitError> {
-        let findings = walk(&self.url.endpoint, &|endpoint| self.dialling(endpoint), &Limits::default())?;
+        let limits = Limits { asks_binlog_readers: self.trusts_peers, ..Limits::default() };
+        let findings = walk(&self.url.endpoint, &|endpoint| self.dialling(endpoint), &limits)?;
         let cluster = Cluster::of(&findings)?;
         Ok(Found { findings, cluster })
     }
@@ -85,6 +92,9 @@ impl ClusterFinder {
             }
         };
         let options = Options::new(&endpoint.host, endpoint.port, user, password.expose()).tls(tls);
+        // Whoever is named by a server, and shows no certificate, could be anybody.
+        let is_trusted = self.trusts_peers || ssl_mode.verifies() || *endpoint == self.url.endpoint;
+        let options = options.proofs_only(!is_trusted);
         Ok(Dialling { options, is_tls_optional })
     }
 }
@@ -94,4 +104,22 @@ fn first_line(path: &Path) -> Result<String, InitError> {
     let failed = |cause| InitError::File { path: path.to_owned(), cause };
     let file = File::open(path).map_err(failed)?;
     terminal::line(&mut BufReader::new(file)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_server_that_is_named_gets_the_password() {
+        let withholds = |address: &str, trusts_peers: bool, host: &str| {
+            let finder = ClusterFinder::new(address, None, trusts_peers).unwrap();
+            finder.dialling(&Endpoint::new(host, 3306)).unwrap().options.proofs_only
+        };
+        for address in ["mysql://root:x@db1", "mysql://root:x@db1/?ssl-mode=required"] {
+            assert!(!withholds(address, false, "db1"));
+            assert!(withholds(address, false, "db2"));
+            assert!(!withholds(address, true, "db2"));
+        }
+    }
 }

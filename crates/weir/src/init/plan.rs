@@ -159,7 +159,12 @@ fn passwords(config: &Config) -> BTreeMap<String, Secret> {
     let own = own.into_iter().flatten();
     let mut known: BTreeMap<String, Secret> =
         own.map(|OwnAccount { username, password }| (username.clone(), password.clone())).collect();
-    known.insert(variables.monitor_username.clone(), variables.monitor_password.clone());
+    // The default of a file that names none: nobody has made that account.
+    let default = Config::default().variables;
+    let monitor = (&variables.monitor_username, &variables.monitor_password);
+    if monitor != (&default.monitor_username, &default.monitor_password) {
+        known.insert(monitor.0.clone(), monitor.1.clone());
+    }
     known
 }
 
@@ -224,7 +229,8 @@ fn account(text: &str) -> (&str, Option<Secret>) {
 pub(super) fn app_user(text: &str, known: &dyn Fn(&str) -> Option<Secret>) -> Result<AppUser, InitError> {
     let (name, password) = account(text);
     if name.is_empty() {
-        return Err(InitError::User(text.to_owned(), "the account has no name"));
+        // What stands behind the colon is a password.
+        return Err(InitError::User(String::new(), "the account has no name"));
     }
     let password = match password.or_else(|| known(name)) {
         Some(password) => password,
@@ -342,6 +348,20 @@ fn dialling(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_without_a_name_does_not_show_its_password() {
+        let error = app_user(":s3cret", &|_| None).unwrap_err().to_string();
+        assert!(error.contains("no name") && !error.contains("s3cret"), "{error}");
+    }
+
+    #[test]
+    fn the_password_of_a_monitor_that_a_file_does_not_name_is_not_known() {
+        let of = |text: &str| passwords(&weir_config::parse(text, "weir.toml").unwrap());
+        assert!(!of("datadir = \"/tmp\"\n").contains_key("monitor"));
+        let own = of("mysql_variables = { monitor_username = \"m\", monitor_password = \"p\" }\n");
+        assert_eq!(own.get("m").map(Secret::expose), Some("p"));
+    }
 
     #[test]
     fn passwords_are_long_and_have_something_of_everything() {

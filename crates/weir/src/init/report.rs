@@ -139,9 +139,9 @@ impl Report {
         };
         let servers = cluster.servers(findings).map(|(member, server)| FoundServer {
             server: server.endpoint.to_string(),
-            version: server.facts.server_name(),
-            role: member.role.clone(),
-            state: member.state.clone(),
+            version: printable(&server.facts.server_name()),
+            role: printable(&member.role),
+            state: printable(&member.state),
             rtt_us: server.rtt.as_micros(),
             weight: weight(&server.endpoint),
             also: server
@@ -154,14 +154,14 @@ impl Report {
         let not_reached = findings.unreached.iter().map(|server| NotReached {
             server: server.endpoint.to_string(),
             named_by: server.named_by.to_string(),
-            reason: server.reason.clone(),
+            reason: printable(&server.reason),
         });
         Self {
             kind: cluster.kind.name(),
-            title: cluster.title(),
+            title: printable(&cluster.title()),
             servers: servers.collect(),
             not_reached: not_reached.collect(),
-            remarks: proposal.remarks.iter().map(ToString::to_string).collect(),
+            remarks: proposal.remarks.iter().map(|remark| printable(&remark.to_string())).collect(),
             ..Self::default()
         }
     }
@@ -254,10 +254,10 @@ impl Report {
             let _ = writeln!(text, "{user} logs in at {}", servers.collect::<Vec<_>>().join(", "));
         }
         for missing in &self.missing {
-            let _ = writeln!(text, "missing: {missing}");
+            let _ = writeln!(text, "missing: {}", printable(missing));
         }
         for limit in &self.limits {
-            let _ = writeln!(text, "to know: {limit}");
+            let _ = writeln!(text, "to know: {}", printable(limit));
         }
         text.push_str("\nNext:\n");
         for next in &self.next {
@@ -265,6 +265,15 @@ impl Report {
         }
         text
     }
+}
+
+/// A server's text without what a terminal would obey or what would reorder it: the user decides by what they see.
+fn printable(text: &str) -> String {
+    let obeys = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if obeys(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Columns as wide as their widest field.
@@ -288,4 +297,17 @@ fn table(rows: &[[String; 6]]) -> String {
 fn milliseconds(us: u128) -> String {
     let us = u64::try_from(us).unwrap_or(u64::MAX);
     format!("{:.2} ms", Duration::from_micros(us).as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_texts_do_not_steer_the_terminal() {
+        assert_eq!(
+            printable("\u{1b}[2Jno\nroute \u{9b}A\u{202e}é"),
+            "\u{fffd}[2Jno\u{fffd}route \u{fffd}A\u{fffd}é"
+        );
+    }
 }

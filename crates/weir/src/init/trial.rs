@@ -50,7 +50,7 @@ impl Drop for Datadir {
 impl Trial {
     /// Finds the cluster at an address, and shows what is there.
     pub(crate) fn new(address: &str, args: &TrialArgs, datadir: Option<PathBuf>) -> Result<Self, InitError> {
-        let finder = ClusterFinder::new(address, args.password_file.as_deref())?;
+        let finder = ClusterFinder::new(address, args.password_file.as_deref(), args.trust_peers)?;
         let found = finder.find()?;
         let own = AppUser { name: finder.url.user.clone(), password: finder.password().clone() };
         let known = |name: &str| (name == own.name).then(|| own.password.clone());
