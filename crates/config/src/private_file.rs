@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
-/// Those who may read a file that is there go on to do so, but nobody else's program may.
+/// Of the mode of a file that is there so much stays: its group may go on to read it.
 const MODE_KEPT: u32 = 0o640;
 
 /// Writes a file that only its owner may read, from its first moment on. One that is there, whoever has made it, is gone.
@@ -42,7 +42,9 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(there) = there.filter(std::fs::Metadata::is_file)
         && fchown(&file, Some(there.uid()), Some(there.gid())).is_ok()
     {
-        file.set_permissions(Permissions::from_mode(there.mode() & MODE_KEPT | 0o600))?;
+        // Where everybody could read it nobody has thought of who should.
+        let kept = if there.mode() & 0o007 == 0 { there.mode() & MODE_KEPT } else { 0 };
+        file.set_permissions(Permissions::from_mode(kept | 0o600))?;
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -83,9 +85,11 @@ mod tests {
         replace(&at("weir.toml"), "more").unwrap();
         assert_eq!(std::fs::read_to_string(at("other")).unwrap(), "whose", "a link is not followed");
         // As packages install it.
-        std::fs::set_permissions(at("weir.toml"), Permissions::from_mode(0o644)).unwrap();
-        replace(&at("weir.toml"), "again").unwrap();
-        assert_eq!(mode("weir.toml"), 0o640, "the group may go on to read it, others may not");
+        for (before, after) in [(0o640, 0o640), (0o660, 0o640), (0o644, 0o600), (0o400, 0o600)] {
+            std::fs::set_permissions(at("weir.toml"), Permissions::from_mode(before)).unwrap();
+            replace(&at("weir.toml"), "again").unwrap();
+            assert_eq!(mode("weir.toml"), after, "{before:o}");
+        }
         assert_eq!(std::fs::read_to_string(at("weir.toml")).unwrap(), "again");
     }
 }
