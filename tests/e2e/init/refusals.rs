@@ -59,6 +59,13 @@ fn refusals(env: &Env) -> CaseResult {
         }
     }
     ensure!(!init.file.exists(), "a file was written");
+    // One that has no end.
+    let admin = format!("mysql://{}@{node}", init.admin());
+    let mut command = Command::new(weir_binary()?);
+    command.args(["init", &admin, "--yes", "-o", "/dev/zero"]).env("MYSQL_PWD", init.admin());
+    let output = command.stdin(Stdio::null()).output()?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && error.contains("is no regular file"), "{error}");
     Ok(())
 }
 

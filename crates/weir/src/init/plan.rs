@@ -124,6 +124,10 @@ impl OldFile {
     /// Reads the file, or if there is none what a run that was cut off has left beside it.
     fn read(file: &Path) -> Result<Self, InitError> {
         let failed = |cause| InitError::File { path: file.to_owned(), cause };
+        // A device may have no end.
+        if std::fs::metadata(file).is_ok_and(|there| !there.is_file()) {
+            return Err(failed(std::io::Error::other("is there, and is no regular file")));
+        }
         let text = match std::fs::read_to_string(file) {
             Ok(text) => Some(text),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
