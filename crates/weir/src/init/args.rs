@@ -48,7 +48,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "TEXT", default_value = "weir_")]
     pub prefix: String,
     /// The host part of accounts, such as '10.0.0.%' for several Weirs [default: this host as the servers see it]
-    #[arg(long = "account-host", value_name = "PATTERN")]
+    #[arg(long = "account-host", value_name = "PATTERN", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub account_hosts: Vec<String>,
     /// Make no account that evicts dead Galera nodes
     #[arg(long)]
