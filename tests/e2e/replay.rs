@@ -88,6 +88,10 @@ impl<'e> Place<'e> {
             config.push("weir_hostgroups", &row);
             configure(config);
         })?;
+        // A transaction of before can't run again: what its session started with is not known.
+        for node in env.cluster()?.nodes() {
+            weir.wait_log(&format!("session variables have been read server={}", node.addr()), PATIENCE)?;
+        }
         let place = Self { env, weir, admin: Admin::at(admin), schema: env.schema()? };
         let mut session = place.session()?;
         session.run("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL)")?;
