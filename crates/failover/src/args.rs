@@ -8,7 +8,7 @@ use clap::{Parser, value_parser};
 use serde::Serialize;
 use weir_lab::servers::ServerArgs;
 
-use crate::load::Amount;
+use crate::load::{Amount, Keys};
 use crate::peer::PeerKind;
 use crate::scenario::Scenario;
 
@@ -37,6 +37,12 @@ pub(crate) struct Args {
     /// sysbench's transactions per second, all threads together; 0 for as many as possible [default: 0]
     #[arg(long, value_parser = value_parser!(u32).range(0..=100_000), value_name = "N")]
     rate: Option<u32>,
+    /// Rows in each of sysbench's tables [default: 20000]
+    #[arg(long, value_parser = value_parser!(u32).range(1_000..=100_000_000), value_name = "N")]
+    table_rows: Option<u32>,
+    /// Which rows sysbench's threads read and change
+    #[arg(long, value_name = "WHICH", default_value = "shared")]
+    keys: Keys,
     /// Have Weir run open transactions again, and find out what has become of COMMITs (docs/guide/replay.md)
     #[arg(long)]
     pub(crate) replay: bool,
@@ -86,11 +92,14 @@ pub(crate) struct Scale {
     pub(crate) settle: Duration,
 }
 
+/// sysbench reads 100 rows at once.
+const ROWS_OF_THREAD_MIN: u32 = 200;
+
 const FULL: Scale = Scale {
     switchovers: 50,
     cycles: 6,
     rounds: 20,
-    load: Amount { threads: 32, rate: 0, tables: 4, table_rows: 20_000 },
+    load: Amount { threads: 32, rate: 0, tables: 4, table_rows: 20_000, keys: Keys::Shared },
     warm_up: Duration::from_secs(5),
     settle: Duration::from_secs(3),
 };
@@ -106,7 +115,7 @@ const SMOKE: Scale = Scale {
     switchovers: 3,
     cycles: 1,
     rounds: 1,
-    load: Amount { threads: 4, rate: 0, tables: 1, table_rows: 1_000 },
+    load: Amount { threads: 4, rate: 0, tables: 1, table_rows: 1_000, keys: Keys::Shared },
     warm_up: Duration::from_secs(1),
     settle: Duration::from_secs(1),
 };
@@ -129,6 +138,18 @@ impl Args {
         }
     }
 
+    /// What can't be, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Amount { threads, table_rows, keys, .. } = self.scale().load;
+        if keys == Keys::Own && table_rows / threads.max(1) < ROWS_OF_THREAD_MIN {
+            let needed = threads * ROWS_OF_THREAD_MIN;
+            return Err(format!(
+                "--keys own: {table_rows} rows are too few for {threads} threads: set --table-rows to at least {needed}"
+            ));
+        }
+        Ok(())
+    }
+
     /// How much of everything.
     pub(crate) fn scale(&self) -> Scale {
         let scale = match (self.quick, self.smoke) {
@@ -143,6 +164,8 @@ impl Args {
             load: Amount {
                 threads: self.threads.unwrap_or(scale.load.threads),
                 rate: self.rate.unwrap_or(scale.load.rate),
+                table_rows: self.table_rows.unwrap_or(scale.load.table_rows),
+                keys: self.keys,
                 ..scale.load
             },
             ..scale
@@ -172,6 +195,13 @@ mod tests {
         assert_eq!(args.scale(), Scale { switchovers: 2, rounds: 4, ..SMOKE });
         assert!(args.scenarios().len() < Scenario::all().len() && !args.has(PeerKind::HaProxy));
         assert!(parse(&["--smoke", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn threads_have_rows_of_their_own_where_there_are_enough() {
+        let load = parse(&["--keys", "own", "--table-rows", "64000"]).unwrap().scale().load;
+        assert_eq!((load.keys, load.table_rows), (Keys::Own, 64_000));
+        assert!(parse(&["--keys", "own", "--table-rows", "6000"]).unwrap().check().is_err());
     }
 
     #[test]

@@ -15,6 +15,16 @@ const TIME_S: u32 = 24 * 3600;
 /// More errors of a run are not kept.
 const FAILURES_MAX: usize = 50_000;
 
+/// Which rows sysbench's threads read and change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Keys {
+    /// As sysbench chooses: mostly the same few, so threads meet, and what one has read another changes
+    Shared,
+    /// Each thread has rows of its own: a transaction that runs again finds what it found before
+    Own,
+}
+
 /// How much load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Amount {
@@ -26,12 +36,14 @@ pub(crate) struct Amount {
     pub(crate) tables: u32,
     /// Rows in each.
     pub(crate) table_rows: u32,
+    /// Which of them a thread works with.
+    pub(crate) keys: Keys,
 }
 
 impl Amount {
     /// The run without a script: to make the tables.
     pub(crate) fn sysbench(self, workload: &str, target: Target) -> Sysbench {
-        let Amount { threads, tables, table_rows, rate } = self;
+        let Amount { threads, tables, table_rows, rate, keys: _ } = self;
         let extra = [format!("--rate={rate}"), "--report-interval=1".to_owned()];
         Sysbench {
             tables,
@@ -51,7 +63,10 @@ impl Amount {
         }
         let script = dir.join("load.lua");
         fs::write(&script, SCRIPT).map_err(Error::io(format!("write {}", script.display())))?;
-        let sysbench = self.sysbench(&script.display().to_string(), target);
+        let mut sysbench = self.sysbench(&script.display().to_string(), target);
+        if self.keys == Keys::Own {
+            sysbench.extra.push("--own-keys=on".to_owned());
+        }
         Ok(Some(Load { run: sysbench.start(dir, name)? }))
     }
 }

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
 
 /// Whether all goals were reached. Everything started in here ends when it returns, on whatever way.
 fn run(args: &Args) -> Result<bool, Error> {
+    args.check().map_err(Error::Impossible)?;
     let stop = Stop::on_signals()?;
     args.servers.weir_binary()?;
     let output = Output::create(&args.out)?;

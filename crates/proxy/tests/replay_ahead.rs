@@ -4,6 +4,7 @@
 
 mod support;
 
+use support::bench::TWO_ROWS;
 use support::interrupted::{Cluster, UPDATE};
 
 #[test]
@@ -18,6 +19,22 @@ fn between_two_statements_it_runs_again_without_being_asked() {
     );
     assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
     assert_eq!(cluster.texts(), ["COMMIT"]);
+}
+
+/// Clients without DEPRECATE_EOF have seen an EOF packet in front of the rows that servers don't send.
+#[test]
+fn rows_are_the_same_however_their_client_had_them_framed() {
+    for capabilities in [support::MODERN, support::OLD] {
+        let mut cluster = Cluster::new();
+        let client = cluster.bench.client_with(0, "app", capabilities);
+        for sql in ["BEGIN", TWO_ROWS, UPDATE, TWO_ROWS] {
+            assert_eq!(support::run(&mut cluster.bench, client, sql), None);
+        }
+        cluster.bench.lose(0);
+        cluster.write(&[1]);
+        cluster.bench.pass_ms(1_000);
+        assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None, "{capabilities:?}");
+    }
 }
 
 #[test]

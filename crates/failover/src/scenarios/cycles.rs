@@ -11,6 +11,7 @@ use weir_lab::servers::RunningWeir;
 use weir_lab::{Error, Moment};
 use weir_testkit::{Account, hostgroup};
 
+use crate::load::Keys;
 use crate::peer::{Peer, start_weir};
 use crate::scenarios::rejoin::STALL_MS;
 use crate::scenarios::writer_lost::writer;
@@ -186,13 +187,14 @@ impl Cycles {
     }
 
     fn so_far(&self) -> String {
-        let Figures { outside, lost, doubled, .. } = self.figures;
+        let Figures { outside, inside, deadlocks, unknown, lost, doubled, .. } = self.figures;
         let Spread { median, max, .. } =
             Spread::of(self.stalls_ms.iter().copied()).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 });
         let slowest = self.slowest.first().map_or("", |(_, story)| story);
         let returns = self.return_stalls();
         format!(
-            "write downtime {median:.0} ms (median), {max:.0} ms at most, {outside} errors, {lost} lost, {doubled} twice, {} \
+            "write downtime {median:.0} ms (median), {max:.0} ms at most, {outside} errors, {inside} in \
+             transactions, {deadlocks} deadlocks, {unknown} unknown, {lost} lost, {doubled} twice, {} \
              without quorum, {} in lists; {returns}; {slowest}",
             self.quorum_lost, self.left_in_lists
         )
@@ -217,6 +219,12 @@ impl Cycles {
             .ok_or_else(|| Error::Impossible("no cycles".to_owned()))?;
         let mut goals = GoalChecks::new(stage.args.smoke);
         goals.none("errors outside transactions", self.figures.outside);
+        if stage.scale.load.keys == Keys::Own {
+            goals.none("errors in transactions", self.figures.inside);
+        }
+        if stage.args.replay {
+            goals.none("unknown", self.figures.unknown);
+        }
         goals.none("acknowledged rows lost", self.figures.lost);
         goals.none("rows written twice", self.figures.doubled);
         goals.none("refused rows that are there", self.figures.refused_and_there);

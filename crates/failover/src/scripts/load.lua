@@ -5,6 +5,19 @@
 
 require("oltp_read_write")
 
+sysbench.cmdline.options.own_keys = { "Each thread works with rows of its own", false }
+
+-- The ids, which oltp_common.lua draws from all rows of a table. Ranges of range_size rows begin at them.
+local draw = sysbench.rand.default
+function sysbench.rand.default(first, last)
+   if not sysbench.opt.own_keys or first ~= 1 or last ~= sysbench.opt.table_size then
+      return draw(first, last)
+   end
+   local rows = math.floor(last / sysbench.opt.threads)
+   local before = (sysbench.tid % sysbench.opt.threads) * rows
+   return sysbench.rand.uniform(before + 1, before + rows - sysbench.opt.range_size)
+end
+
 local ffi = require("ffi")
 ffi.cdef[[
 struct weir_timespec { long seconds; long nanoseconds; };

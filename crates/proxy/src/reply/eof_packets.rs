@@ -160,6 +160,14 @@ impl ServerConnection {
         }
     }
 
+    /// The same of a reply that the client does not get: it is to be as the one that it got, whose packets were numbered with
+    /// the EOF that Weir put in.
+    pub(crate) fn columns_end_unseen(&mut self, session: &Session) {
+        if !session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            self.replies.reply.shift_sequence();
+        }
+    }
+
     /// The end of a result: the EOF in front of its rows can be set right, and another one ends them.
     pub(crate) fn result_end(
         &self,

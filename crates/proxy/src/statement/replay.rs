@@ -400,6 +400,7 @@ impl Work<'_> {
             Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {
                 return Err(BrokenReply::UnexpectedPacket(bytes.get(HEADER_LEN).copied().unwrap_or(0)));
             }
+            Step::ColumnsEnd => self.pools.connections[key].columns_end_unseen(self.session),
             _ => {}
         }
         if has_failed {

@@ -20,6 +20,8 @@ use weir_proxy::worker::Worker;
 use weir_routing::Rules;
 use weir_session::login::Check;
 
+/// Has two rows in a transaction.
+pub const TWO_ROWS: &str = "SELECT two FROM rows";
 /// What Weir asks so that FOUND_ROWS() is 0.
 const NO_ROWS: &[u8] = b"SELECT 1 LIMIT 0";
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
@@ -515,6 +517,9 @@ impl Bench {
                             OkPacket::new(OK_HEADER, IN_TRANSACTION | has_changed),
                             &[state],
                         ),
+                        false if text == TWO_ROWS => {
+                            super::rows_and(IN_TRANSACTION, 1, [&["1"][..], &["2"]].into_iter())
+                        }
                         false => super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]),
                     };
                 }

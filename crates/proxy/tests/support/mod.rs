@@ -188,6 +188,15 @@ pub fn plain_ok(sequence: u8) -> Vec<u8> {
 
 /// A server's answer of rows, whose columns have no names.
 pub fn rows<'a>(columns: u8, rows: impl Iterator<Item = &'a [&'a str]>) -> Vec<u8> {
+    rows_and(StatusFlags::AUTOCOMMIT, columns, rows)
+}
+
+/// The same, with these flags at the end.
+pub fn rows_and<'a>(
+    status: StatusFlags,
+    columns: u8,
+    rows: impl Iterator<Item = &'a [&'a str]>,
+) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let names = ["def", "", "", "", "", ""].map(text).concat();
     let column = [names, vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]].concat();
@@ -198,7 +207,7 @@ pub fn rows<'a>(columns: u8, rows: impl Iterator<Item = &'a [&'a str]>) -> Vec<u
         let row: Vec<u8> = row.iter().flat_map(|value| text(value)).collect();
         frame::write_packet(&mut bytes, &mut sequence, &row);
     }
-    bytes.extend(ok(sequence, OkPacket::new(0xFE, StatusFlags::AUTOCOMMIT), &[]));
+    bytes.extend(ok(sequence, OkPacket::new(0xFE, status), &[]));
     bytes
 }
 
