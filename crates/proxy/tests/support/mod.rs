@@ -192,11 +192,7 @@ pub fn rows<'a>(columns: u8, rows: impl Iterator<Item = &'a [&'a str]>) -> Vec<u
 }
 
 /// The same, with these flags at the end.
-pub fn rows_and<'a>(
-    status: StatusFlags,
-    columns: u8,
-    rows: impl Iterator<Item = &'a [&'a str]>,
-) -> Vec<u8> {
+pub fn rows_and<'a>(status: StatusFlags, columns: u8, rows: impl Iterator<Item = &'a [&'a str]>) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let names = ["def", "", "", "", "", ""].map(text).concat();
     let column = [names, vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]].concat();
