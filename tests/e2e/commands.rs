@@ -2,7 +2,7 @@
 
 mod cursors;
 mod local_infile;
-mod long_data;
+pub(crate) mod long_data;
 mod read_only;
 mod seldom;
 

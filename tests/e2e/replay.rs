@@ -14,6 +14,7 @@ use weir_tests::session::{Answer, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::Admin;
+use crate::commands::long_data;
 use crate::switchover;
 
 use self::killed_writers::Numbers;
@@ -236,6 +237,17 @@ fn never(env: &Env) -> CaseResult {
     ensure!(place.count(REPLAYED)? == 0, "one was run again");
     ensure!(place.rows("SELECT COUNT(*) FROM plain")? == ["2"], "a row of it is there twice");
     ensure!(place.rows("SELECT SUM(v) FROM t")? == ["0"], "a part of one is there");
+    // Nor are the data sent again that went in front of an execution.
+    let mut client = place.session()?;
+    let insert = client.prepare("INSERT INTO child VALUES (?, ?)")?;
+    client.run("BEGIN")?;
+    long_data::send(&mut client, &insert, 0, b"7")?;
+    long_data::send(&mut client, &insert, 1, b"long")?;
+    long_data::execute(&mut client, &insert)?.done()?;
+    place.kill()?;
+    let told = error_of(&client.query("UPDATE t SET v = v + 1")?);
+    ensure!(told.as_ref().is_some_and(|told| told.0 == DEADLOCK), "long data: {told:?}");
+    ensure!(place.rows("SELECT COUNT(*) FROM child")? == ["0"], "a row of it is there");
     // What would commit it is none of those that were meant to.
     for next in ["BEGIN", "CREATE TABLE other (id INT)", "SET TRANSACTION READ ONLY", "CALL p()"] {
         let mut client = place.session()?;

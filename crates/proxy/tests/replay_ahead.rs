@@ -37,6 +37,43 @@ fn rows_are_the_same_however_their_client_had_them_framed() {
     }
 }
 
+/// Another session has left the number on the next connection that an explicit one in the transaction equals.
+#[test]
+fn the_last_insert_id_of_others_is_not_the_transactions() {
+    let mut cluster = Cluster::new();
+    let client = cluster.bench.client(0, "app");
+    cluster.bench.insert_id = 5;
+    for sql in ["SELECT LAST_INSERT_ID(3)", "BEGIN", "INSERT INTO t (id) VALUES (5)"] {
+        assert_eq!(support::run(&mut cluster.bench, client, sql), None);
+    }
+    cluster.bench.own.clear();
+    cluster.bench.lose(0);
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    let own: Vec<_> = cluster.bench.own.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(own.contains(&"SET SESSION last_insert_id=0"), "{own:?}");
+}
+
+/// A read that was broken off ends otherwise when it runs again; it has told nothing of its rows.
+#[test]
+fn a_read_that_was_broken_off_is_not_repeated() {
+    let mut cluster = Cluster::new();
+    let client = cluster.bench.client(0, "app");
+    for sql in ["BEGIN", UPDATE] {
+        assert_eq!(support::run(&mut cluster.bench, client, sql), None);
+    }
+    cluster.bench.fails = 1317;
+    let told = support::run(&mut cluster.bench, client, "SELECT a FROM broken");
+    assert_eq!(told.map(|told| told.0), Some(1317));
+    cluster.bench.fails = 0;
+    cluster.bench.log.clear();
+    cluster.bench.lose(0);
+    cluster.write(&[1]);
+    cluster.bench.pass_ms(1_000);
+    assert_eq!(support::run(&mut cluster.bench, client, "COMMIT"), None);
+    assert_eq!(cluster.texts(), ["BEGIN", UPDATE, "COMMIT"]);
+}
+
 #[test]
 fn others_write_behind_it_whoever_serves_them() {
     let mut cluster = Cluster::new();

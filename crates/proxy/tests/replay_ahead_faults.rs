@@ -217,8 +217,7 @@ fn what_a_read_beside_a_transaction_loses_is_not_the_transactions() {
     };
     let rules = Rules::compile(&[to_reader], &[], Options::default()).unwrap();
     let groups = |cluster: &Cluster| {
-        let (deadlock_retries, replicates_transactions_only) = (3, true);
-        let writers = Hostgroup { deadlock_retries, replicates_transactions_only, ..cluster.writers(&[0]) };
+        let writers = Hostgroup { deadlock_retries: 3, ..cluster.writers(&[0]) };
         [(0, writers), (1, support::hostgroup([2]))]
     };
     cluster.bench.publish_rules(rules.clone(), groups(&cluster));

@@ -22,7 +22,12 @@ pub(super) fn trials() -> Vec<Case> {
 
 const SELECT: &str = "SELECT LENGTH(?), MD5(?)";
 
-fn send(session: &mut Session, statement: &Prepared, param: u16, data: &[u8]) -> Result<(), TestkitError> {
+pub(crate) fn send(
+    session: &mut Session,
+    statement: &Prepared,
+    param: u16,
+    data: &[u8],
+) -> Result<(), TestkitError> {
     let mut payload = Vec::with_capacity(data.len() + StmtLongData::LEN);
     StmtLongData { stmt_id: statement.id, param }.write(&mut payload);
     payload.extend_from_slice(data);
@@ -32,7 +37,7 @@ fn send(session: &mut Session, statement: &Prepared, param: u16, data: &[u8]) ->
 }
 
 /// Executes with two parameters that were sent as long data.
-fn execute(session: &mut Session, statement: &Prepared) -> Result<Answer, TestkitError> {
+pub(crate) fn execute(session: &mut Session, statement: &Prepared) -> Result<Answer, TestkitError> {
     let mut payload = Vec::new();
     StmtExecute { stmt_id: statement.id, flags: 0, iteration_count: 1 }.write(&mut payload);
     payload.extend_from_slice(&[0, 1, ColumnType::LONG_BLOB.0, 0, ColumnType::LONG_BLOB.0, 0]);

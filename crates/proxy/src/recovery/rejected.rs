@@ -121,7 +121,7 @@ fn may_repeat(ctx: &Context, session: &Session, group: &Group) -> bool {
         && !execution.has_announced
         && !execution.kill.deadline_passed;
     let ends = execution.plan.statement().kind == Kind::Commit && execution.plan.is_undone_as_a_whole();
-    let is_of_transaction = session.can_replay(ctx) && (session.is_statement_undone() || ends);
+    let is_of_transaction = session.can_replay(ctx) && (session.is_statement_undone_by_server() || ends);
     u32::from(execution.tries.repeats) < group.deadlock_retries
         && is_untouched
         && (is_of_transaction || session.is_transaction_of_its_own())

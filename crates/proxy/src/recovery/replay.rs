@@ -3,6 +3,7 @@
 
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_session::pin::Pins;
+use weir_session::prepared::LongData;
 use weir_sql::{Access, Effects, Kind};
 
 use crate::context::Context;
@@ -41,14 +42,13 @@ impl Session {
             || execution.text.wants_cursor
             || execution.reply.has_cursor;
         let client = self.prepared.all.get(&execution.text.statement_id);
-        let has_own = execution.plan.kind() == CommandKind::Execute
-            && client.is_none_or(|client| client.own.is_some() || client.long_data_bytes() > 0);
+        let is_unknown = execution.plan.kind() == CommandKind::Execute && client.is_none();
         let gives_several = matches!(execution.ending, Ending::Ok { affected_rows, insert_id, .. }
             if affected_rows > 1 && insert_id != 0 && matches!(statement.kind, Kind::Insert | Kind::Replace));
         if !(self.pins.pins() - REPEATED - Pins::TRANSACTION).is_empty()
             || self.writes_file()
             || is_sent_in_parts
-            || has_own
+            || is_unknown
         {
             Some(Obstacle::Statement)
         } else if self.pins.pins().contains(Pins::AUTO_IS_NULL) {
@@ -57,6 +57,17 @@ impl Session {
             Some(Obstacle::SeveralIds)
         } else {
             None
+        }
+    }
+
+    /// An execution has been answered. What was sent in front of it (COM_STMT_SEND_LONG_DATA) is no part of it, and a cursor
+    /// has a statement of its own at the server: it does not run again.
+    pub(crate) fn note_data_beside_execution(&mut self) {
+        let statement = self.prepared.all.get(&self.execution.text.statement_id);
+        let is_all = statement
+            .is_none_or(|statement| statement.own.is_none() && statement.long_data == LongData::None);
+        if let Some(log) = self.transaction.log.as_mut().filter(|_| !is_all) {
+            log.block(Obstacle::Statement);
         }
     }
 
@@ -277,11 +288,21 @@ impl Session {
     /// replicate asynchronously, what it has written without one may have reached the others. A write that is wrapped has
     /// been answered before its client is: what it has written without a transaction is an obstacle in its log.
     pub(crate) fn is_statement_undone(&self) -> bool {
-        let execution = &self.execution;
-        let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
         let keeps_to_itself = self.transaction.log.as_ref().is_some_and(|log| log.keeps_to_itself)
             || self.wrapped_write().is_some_and(|wrapped| wrapped.ok.is_some())
-            || !execution.plan.may_write_rows();
+            || !self.execution.plan.may_write_rows();
+        self.is_undone_if(keeps_to_itself)
+    }
+
+    /// The same where the server has answered that it has undone the statement: what that has written without a transaction it
+    /// tells, too.
+    pub(crate) fn is_statement_undone_by_server(&self) -> bool {
+        self.is_undone_if(true)
+    }
+
+    fn is_undone_if(&self, keeps_to_itself: bool) -> bool {
+        let execution = &self.execution;
+        let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
         let is_undone = execution.plan.is_undone_with_transaction(self.tracked.is_text_certain)
             && keeps_to_itself
             && self.input.upload.is_none()

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::rc::Rc;
 
 use foldhash::quality::{FoldHasher, RandomState};
+use weir_protocol::charset;
 use weir_protocol::frame::HEADER_LEN;
 use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::response::{BrokenReply, Control, Step};
@@ -306,6 +307,12 @@ impl TransactionLog {
         before.iter().rev().map(|statement| statement.insert_id).find(|id| *id != 0)
     }
 
+    /// LAST_INSERT_ID() to begin again with. Where only the lost server knew it, a number that nobody is told: what is the
+    /// last one told is then one of the transaction's, not what another session has left on the next connection.
+    pub(crate) fn insert_id_at_begin(&self) -> Option<u64> {
+        self.begun_with_id.or_else(|| self.told_before(usize::MAX).map(|_| 0))
+    }
+
     pub(crate) fn statement(&self, index: usize) -> Option<&LoggedStatement> {
         self.statements.get(index)
     }
@@ -315,6 +322,17 @@ impl TransactionLog {
         let statement = self.statements.get(index);
         statement.and_then(|statement| self.bytes.get(statement.start..statement.end)).unwrap_or_default()
     }
+}
+
+/// The end of a column's definition: collation, length, type, flags, decimals, and two bytes that say nothing (protocol page
+/// "Column Definition").
+const FIXED_FIELDS_BYTES: usize = 12;
+
+/// The definition at the front, with its header; none if it is not whole.
+fn split_packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let &[a, b, c, _] = bytes.first_chunk::<HEADER_LEN>()?;
+    let len = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
+    bytes.split_at_checked(HEADER_LEN + len).filter(|_| len >= FIXED_FIELDS_BYTES)
 }
 
 /// So many bytes are hashed at once.
@@ -328,13 +346,15 @@ pub(crate) struct ReplyDigest {
     /// The begin of the next block.
     tail: [u8; BLOCK],
     filled: usize,
+    /// Definitions of columns come, not rows.
+    is_in_definitions: bool,
     random: RandomState,
 }
 
 impl Default for ReplyDigest {
     fn default() -> Self {
         let random = RandomState::default();
-        Self { hasher: random.build_hasher(), tail: [0; BLOCK], filled: 0, random }
+        Self { hasher: random.build_hasher(), tail: [0; BLOCK], filled: 0, is_in_definitions: false, random }
     }
 }
 
@@ -343,6 +363,7 @@ impl ReplyDigest {
     pub(crate) fn restart(&mut self) {
         self.hasher = self.random.build_hasher();
         self.filled = 0;
+        self.is_in_definitions = false;
     }
 
     /// Bytes that the client gets as they are.
@@ -371,7 +392,12 @@ impl ReplyDigest {
     pub(crate) fn take_step(&mut self, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
         let payload = bytes.get(HEADER_LEN..).unwrap_or_default();
         match step {
-            Step::Pass(_) | Step::Control(Control::ColumnCount, _) => self.take(bytes),
+            Step::Pass(_) if self.is_in_definitions => self.take_definitions(bytes),
+            Step::Pass(_) => self.take(bytes),
+            Step::Control(Control::ColumnCount, _) => {
+                self.is_in_definitions = true;
+                self.take(bytes);
+            }
             Step::Control(Control::Ok | Control::ResultEnd, _) => {
                 let ok =
                     OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
@@ -385,9 +411,31 @@ impl ReplyDigest {
                 self.take(err.message);
             }
             Step::Control(Control::PrepareOk | Control::LocalInfile, _) => {}
-            Step::ColumnsEnd | Step::Done | Step::NeedMore => {}
+            Step::ColumnsEnd => self.is_in_definitions = false,
+            Step::Done | Step::NeedMore => {}
         }
         Ok(())
+    }
+
+    /// Definitions of columns. Of the collation that results have only the character set counts: SET NAMES ... COLLATE and
+    /// single assignments make the same variables, and different ids.
+    fn take_definitions(&mut self, mut bytes: &[u8]) {
+        while let Some((packet, rest)) = split_packet(bytes) {
+            let at = packet.len() - FIXED_FIELDS_BYTES;
+            let (names, fields) = packet.split_at(at);
+            self.take(names);
+            match fields.split_first_chunk::<2>() {
+                Some((id, fields)) => {
+                    let collation = charset::by_id(u16::from_le_bytes(*id));
+                    self.take(collation.map_or(&id[..], |collation| collation.charset.as_bytes()));
+                    self.take(fields);
+                }
+                None => self.take(fields),
+            }
+            bytes = rest;
+        }
+        // A part of one that is too long to be kept whole.
+        self.take(bytes);
     }
 
     /// The end of a reply, or of one of its results.
@@ -437,6 +485,33 @@ mod tests {
         digest.restart();
         digest.take(&changed);
         assert_ne!(digest.value(), whole);
+    }
+
+    /// Of a column `c`: a definition, or a row that looks like one.
+    fn definition(collation: u8) -> Vec<u8> {
+        let names =
+            [&b"\x03def\x00\x00\x00\x01c\x00\x0c"[..], &[collation, 0, 80, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]]
+                .concat();
+        [&[names.len() as u8, 0, 0, 2], &names[..]].concat()
+    }
+
+    #[test]
+    fn of_a_columns_collation_only_the_character_set_counts() {
+        let mut digest = ReplyDigest::default();
+        let mut hashed = |collations: [u8; 2], is_definition: bool| {
+            digest.restart();
+            digest.take_step(Step::Control(Control::ColumnCount, 5), &[1, 0, 0, 1, 2]).unwrap();
+            if !is_definition {
+                digest.take_step(Step::ColumnsEnd, &[]).unwrap();
+            }
+            let bytes = collations.map(definition).concat();
+            digest.take_step(Step::Pass(bytes.len()), &bytes).unwrap();
+            digest.value()
+        };
+        let (general, unicode, latin1) = (45, 224, 8);
+        assert_eq!(hashed([general, general], true), hashed([unicode, general], true));
+        assert_ne!(hashed([general, general], true), hashed([general, latin1], true));
+        assert_ne!(hashed([general, general], false), hashed([unicode, general], false));
     }
 
     #[test]

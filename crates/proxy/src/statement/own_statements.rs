@@ -71,6 +71,13 @@ impl Work<'_> {
                 Some(Expected::Sync(_) | Expected::Prepare(_) | Expected::IsOpen | Expected::Number)
             );
         if is_refused_in_replay {
+            let connection = &mut self.pools.connections[key];
+            if matches!(connection.replies.expected.front(), Some(Expected::Prepare(_)))
+                && connection.can_make_room(error.code)
+            {
+                // It is prepared once more as soon as this answer is dealt with.
+                return connection.make_room(self.ctx);
+            }
             return self.replay_refused(key, error.code, text);
         }
         match self.pools.connections[key].replies.expected.front() {

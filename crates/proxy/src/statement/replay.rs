@@ -82,6 +82,11 @@ fn message_of(obstacle: Obstacle, has_left_server: bool) -> String {
     )
 }
 
+/// Whether an error says that its server takes no statements, or no writes, now.
+fn is_by_server(code: u16, message: &[u8]) -> bool {
+    is_wsrep_refusal(code, message) || is_read_only(code, message) || is_handing_over(code, message)
+}
+
 impl Work<'_> {
     /// The session's transaction is rolled back, and its next statement is told.
     pub(crate) fn lose_transaction_next(&mut self) {
@@ -156,7 +161,7 @@ impl Work<'_> {
             self.lose_transaction(Some(key), Obstacle::Different);
             return true;
         }
-        if let Some(id) = log.begun_with_id.filter(|_| !replay.is_begun) {
+        if let Some(id) = log.insert_id_at_begin().filter(|_| !replay.is_begun) {
             self.note_replay(|replay| replay.is_begun = true);
             return self.put_in_front(key, &format!("SET SESSION last_insert_id={id}"));
         }
@@ -386,9 +391,7 @@ impl Work<'_> {
             }
             Step::Control(Control::Err, _) => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
-                let is_by_server = is_wsrep_refusal(err.code, err.message)
-                    || is_read_only(err.code, err.message)
-                    || is_handing_over(err.code, err.message);
+                let is_by_server = is_by_server(err.code, err.message);
                 let is_deadlock = err.code == DEADLOCK;
                 let rejected = is_deadlock.then_some(Rejected::Deadlock);
                 let rejected = rejected.or(is_by_server.then_some(Rejected::ByServer));
@@ -502,7 +505,7 @@ impl Work<'_> {
     /// A server does not prepare a statement that is to run again, or does not take the state in which it ran.
     pub(crate) fn replay_refused(&mut self, key: ConnectionKey, code: u16, text: &str) {
         let because = if code == DEADLOCK { Rejected::Deadlock } else { Rejected::ByServer };
-        let is_of_moment = code == DEADLOCK || is_wsrep_refusal(code, text.as_bytes());
+        let is_of_moment = code == DEADLOCK || is_by_server(code, text.as_bytes());
         if is_of_moment && self.session.can_replay(self.ctx) {
             return self.replay_elsewhere(key, because);
         }

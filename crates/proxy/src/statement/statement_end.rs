@@ -52,7 +52,10 @@ impl Work<'_> {
             return;
         }
         match kind {
-            CommandKind::Execute => self.pools.connections[key].note_executed(self.ctx, self.session),
+            CommandKind::Execute => {
+                self.session.note_data_beside_execution();
+                self.pools.connections[key].note_executed(self.ctx, self.session);
+            }
             CommandKind::LoginSchema => return self.schema_checked(),
             CommandKind::Fetch => self.pools.connections[key].note_fetched(self.ctx, self.session),
             CommandKind::StmtReset => {

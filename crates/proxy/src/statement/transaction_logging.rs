@@ -20,6 +20,8 @@ use crate::statement::commit_outcome::UNDONE;
 
 /// ER_LOCK_WAIT_TIMEOUT
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
+/// ER_QUERY_INTERRUPTED, ER_STATEMENT_TIMEOUT (MariaDB), ER_QUERY_TIMEOUT and ER_LOCK_NOWAIT (MySQL)
+const BROKEN_OFF: [u16; 4] = [1317, 1969, 3024, 3572];
 /// ER_LOCK_DEADLOCK
 const DEADLOCK: u16 = LOCK_DEADLOCK.code;
 
@@ -173,6 +175,9 @@ impl Pools {
             _ if matches!(session.execution.ending, Ending::Err(_)) && may_write && !log.keeps_to_itself => {
                 log.block(Obstacle::Statement);
             }
+            // Somebody's time or patience was over, or a lock was taken: that says nothing of its rows.
+            _ if matches!(session.execution.ending, Ending::Err(code) if BROKEN_OFF.contains(&code))
+                && !may_write => {}
             (Repetition::Apart, _) => {}
             _ if asks_for_id && log.begun_with_id.is_none() && log.told_before(usize::MAX).is_none() => {
                 log.block(Obstacle::EarlierStatement);

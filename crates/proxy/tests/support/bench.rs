@@ -70,8 +70,10 @@ pub struct Bench {
     pub handing_over: Vec<usize>,
     /// These servers are read_only: INSERT, CALL and ALTER are answered with error 1290.
     pub read_only: Vec<usize>,
-    /// UPDATEs are answered with this error; 0 for none.
+    /// UPDATEs, and what says `broken`, are answered with this error; 0 for none.
     pub fails: u16,
+    /// What INSERTs of transactions are told to have got.
+    pub insert_id: u64,
     /// So many UPDATEs are undone for a deadlock.
     pub deadlocks: u32,
     /// The conditions that servers show: numbers.
@@ -182,6 +184,7 @@ impl Bench {
             handing_over: Vec::new(),
             read_only: Vec::new(),
             fails: 0,
+            insert_id: 0,
             deadlocks: 0,
             conditions: Vec::new(),
             condition_count: None,
@@ -511,12 +514,12 @@ impl Bench {
                     // From the first write on.
                     let state = SessionTrack::TransactionState(b"T___W___");
                     let has_changed = StatusFlags::SESSION_STATE_CHANGED;
+                    let inserted = OkPacket {
+                        last_insert_id: self.insert_id,
+                        ..OkPacket::new(OK_HEADER, IN_TRANSACTION | has_changed)
+                    };
                     answer = match text.starts_with("INSERT") {
-                        true => super::ok(
-                            sequence,
-                            OkPacket::new(OK_HEADER, IN_TRANSACTION | has_changed),
-                            &[state],
-                        ),
+                        true => super::ok(sequence, inserted, &[state]),
                         false if text == TWO_ROWS => {
                             super::rows_and(IN_TRANSACTION, 1, [&["1"][..], &["2"]].into_iter())
                         }
@@ -544,7 +547,7 @@ impl Bench {
                 {
                     answer = super::error(sequence, 1290, READ_ONLY);
                 }
-                if self.fails != 0 && text.starts_with("UPDATE") {
+                if self.fails != 0 && (text.starts_with("UPDATE") || text.contains("broken")) {
                     answer = super::error(sequence, self.fails, "as told");
                 }
                 if self.deadlocks > 0 && text.starts_with("UPDATE") {
@@ -598,6 +601,9 @@ impl Bench {
             }
             Some(Command::ResetConnection) => conn.is_in_transaction = false,
             Some(Command::Ping) if self.ignores_pings => return true,
+            Some(Command::Ping) if conn.is_in_transaction => {
+                answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+            }
             _ => {}
         }
         self.cores[core].data(id, &mut answer, self.now);
