@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Family, Mysql, Weir, weir_binary};
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Family, Mysql, Weir, weir_binary};
 use weir_tests::dialogue::{Caller, Dialogue, Plugin, TlsVersion};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -47,6 +48,8 @@ pub(super) struct Init {
     pub(super) dir: PathBuf,
     pub(super) file: PathBuf,
     pub(super) listen: SocketAddrV4,
+    /// The admin port, if there is to be one.
+    admin_listen: Option<SocketAddrV4>,
     name: String,
 }
 
@@ -55,7 +58,8 @@ impl Init {
         let dir = env.dir()?.join(format!("init-{case}"));
         fs::create_dir_all(&dir)?;
         let file = dir.join("weir.toml");
-        Ok(Self { dir, file, listen: env.free_address()?, name: format!("init_{case}_") })
+        let listen = env.free_address()?;
+        Ok(Self { dir, file, listen, admin_listen: None, name: format!("init_{case}_") })
     }
 
     /// The account with which it runs, and its password.
@@ -84,7 +88,8 @@ impl Init {
     ) -> Result<Command, Box<dyn Error>> {
         let mut command = Command::new(weir_binary()?);
         command.arg("init").arg(self.address(server)).arg("-o").arg(&self.file);
-        command.args(["--prefix", &self.name, "--admin-listen", ""]);
+        let admin_listen = self.admin_listen.map(|address| address.to_string()).unwrap_or_default();
+        command.args(["--prefix", &self.name, "--admin-listen", &admin_listen]);
         command.args(["--listen", &self.listen.to_string()]).args(arguments);
         command.env("MYSQL_PWD", self.admin()).stdin(Stdio::null());
         Ok(command)
@@ -266,13 +271,26 @@ fn switches_over(weir: &Weir) -> CaseResult {
 }
 
 fn single(env: &Env) -> CaseResult {
-    let init = Init::new(env, "single")?;
+    let mut init = Init::new(env, "single")?;
+    let admin = env.free_address()?;
+    init.admin_listen = Some(admin);
     let mysql = env.own_servers(Family::Mariadb, 1, false)?;
     mysql.source().root_query(&init.admin_sql("ALL"))?;
     let out = init.to_the_end(mysql.source().addr(), &[])?;
     ensure!(out.starts_with("a single server\n"), "{out}");
     let weir = init.serve()?;
-    write_and_read(weir.addr(), "single")
+    write_and_read(weir.addr(), "single")?;
+    // It shows passwords.
+    let text = fs::read_to_string(&init.file)?;
+    let password = text.split("\"admin:").nth(1).and_then(|rest| rest.split('"').next());
+    let password: &'static str = password.ok_or("no password")?.to_owned().leak();
+    let asks = |password| {
+        let account = Account { user: "admin", password };
+        Session::with(admin, &Login::new(account))?.value("SELECT COUNT(*) FROM mysql_servers")
+    };
+    ensure!(asks("admin").is_err(), "ProxySQL's password is taken");
+    ensure!(asks(password)? == "1" && !out.contains(password), "{out}");
+    Ok(())
 }
 
 fn node_down(env: &Env) -> CaseResult {
@@ -296,6 +314,10 @@ fn node_down(env: &Env) -> CaseResult {
     ensure!(text.contains(&comment), "{text}");
     let remarks = found["remarks"].to_string();
     ensure!(remarks.contains("if half of them are lost at once"), "{remarks}");
+    ensure!(
+        remarks.contains(&format!("{down}: not reached, so there is no account with which Weir evicts")),
+        "{remarks}"
+    );
     Ok(())
 }
 

@@ -6,7 +6,12 @@ use std::path::Path;
 use toml_edit::Value;
 
 use crate::cluster::Kind;
-use crate::proposal::{Proposal, Purpose, Row, hostgroup};
+use crate::proposal::{AdminPasswords, Proposal, Purpose, Row, hostgroup};
+
+/// The accounts of the admin port, as ProxySQL calls them.
+pub const ADMIN: &str = "admin";
+/// The one that may look at statistics.
+pub const STATS: &str = "stats";
 
 /// What the file says beside the proposal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,9 +36,7 @@ pub fn config_text(proposal: &Proposal, places: Places<'_>) -> String {
     if let Some(datadir) = places.datadir {
         let _ = writeln!(text, "datadir = {}", string(&datadir.display().to_string()));
     }
-    if let Some(admin_listen) = places.admin_listen {
-        let _ = writeln!(text, "admin_variables = {{ mysql_ifaces = {} }}", string(admin_listen));
-    }
+    text.push_str(&admin(proposal, places.admin_listen));
     let _ = writeln!(text, "mysql_variables = {}", variables(proposal, places.listen));
     text.push_str(&cluster(proposal));
     text.push_str(&topology(proposal));
@@ -52,6 +55,19 @@ pub fn config_text(proposal: &Proposal, places: Places<'_>) -> String {
     text.push_str("]\n");
     text.push_str(&users(proposal));
     text
+}
+
+fn admin(proposal: &Proposal, listen: Option<&str>) -> String {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    pairs.extend(listen.map(|listen| ("mysql_ifaces", string(listen))));
+    if let Some(AdminPasswords { admin, stats }) = &proposal.admin {
+        for (name, account, password) in
+            [("admin_credentials", ADMIN, admin), ("stats_credentials", STATS, stats)]
+        {
+            pairs.push((name, string(&format!("{account}:{}", password.expose()))));
+        }
+    }
+    if pairs.is_empty() { String::new() } else { format!("admin_variables = {}\n", inline(&pairs)) }
 }
 
 fn variables(proposal: &Proposal, listen: Option<&str>) -> String {

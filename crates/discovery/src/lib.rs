@@ -30,11 +30,12 @@ mod walk;
 
 pub use address::{ServerUrl, SslMode, UrlError};
 pub use cluster::{Cluster, Kind, Member, Refusal, Remark};
-pub use config_text::{Places, config_text};
+pub use config_text::{ADMIN, Places, STATS, config_text};
 pub use facts::Facts;
 pub use findings::{Findings, NamedBy, Server, Unreached};
 pub use proposal::{
-    AccountPlan, AppUser, Grant, Proposal, ProposalError, Purpose, Row, Statement, Trust, Wishes, hostgroup,
+    AccountPlan, AdminPasswords, AdminWish, AppUser, Grant, Proposal, ProposalError, Purpose, Row, Statement,
+    Trust, Wishes, hostgroup,
 };
 pub use service::service_unit;
 pub use walk::{Dialling, Limits, WalkError, walk};

@@ -13,7 +13,7 @@ use weir_topology::Endpoint;
 pub use self::accounts::{AccountPlan, Grant, Purpose, Statement};
 use crate::address::SslMode;
 use crate::cluster::{Cluster, Kind, Remark};
-use crate::findings::{Findings, NamedBy, Server};
+use crate::findings::{Findings, NamedBy, Server, Unreached};
 
 /// The hostgroups, as the guide numbers them.
 pub mod hostgroup {
@@ -53,6 +53,8 @@ pub struct Wishes {
     pub users: Vec<AppUser>,
     /// The servers' own accounts may log in at Weir.
     pub follows_accounts: bool,
+    /// The admin port, if there is one.
+    pub admin: Option<AdminWish>,
     /// Whether connections to servers are encrypted.
     pub ssl_mode: SslMode,
     /// By whose certificates.
@@ -73,6 +75,24 @@ pub enum Trust {
         /// It is a trial: nothing is changed on the servers.
         is_trial: bool,
     },
+}
+
+/// Who may log in at the admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminWish {
+    /// `admin` and `stats`, with new passwords.
+    Make,
+    /// The same, with these: they were made before.
+    Keep(AdminPasswords),
+}
+
+/// The passwords of `admin` and `stats` at the admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminPasswords {
+    /// Of `admin`, who may change everything, and sees the passwords of the configuration.
+    pub admin: Secret,
+    /// Of `stats`, who may look at statistics.
+    pub stats: Secret,
 }
 
 /// An application's account, which exists on the servers.
@@ -101,6 +121,8 @@ pub struct Proposal {
     pub follows_accounts: bool,
     /// The applications' accounts that are named.
     pub users: Vec<AppUser>,
+    /// Who may log in at the admin port, if there is one.
+    pub admin: Option<AdminPasswords>,
     /// `weir_topology.prefer_segment`
     pub prefer_segment: Option<u8>,
     /// `weir_topology.assist` is off.
@@ -152,6 +174,11 @@ pub enum ProposalError {
          bring the cluster up, or use an account that exists (--monitor, --no-assist, --no-switchover)"
     )]
     NoWriter,
+    /// MySQL would refuse the names.
+    #[error(
+        "the beginning of accounts' names {0:?} (--prefix) is longer than 21 characters: MySQL's names have 32 at most"
+    )]
+    LongPrefix(String),
     /// A name or a host that would need quoting.
     #[error("{what} {text:?} may only have letters, digits and {others}")]
     Characters {
@@ -190,7 +217,13 @@ impl Proposal {
         let requires_tls = members().any(|server| server.facts.settings.requires_tls);
         let (lacks_options, obstacles) =
             if wants_assist { obstacles(members()) } else { (Vec::new(), Vec::new()) };
-        let remarks = cluster.remarks.iter().cloned().chain(obstacles).collect();
+        let misses =
+            (wishes.assist && !is_trial && !wants_assist).then(|| missed_by_assist(findings, cluster));
+        let remarks = cluster.remarks.iter().cloned().chain(obstacles).chain(misses.flatten()).collect();
+        let admin = wishes.admin.clone().map(|wish| match wish {
+            AdminWish::Keep(passwords) => passwords,
+            AdminWish::Make => AdminPasswords { admin: secret(), stats: secret() },
+        });
         Ok(Self {
             title: cluster.title(),
             kind: cluster.kind,
@@ -199,6 +232,7 @@ impl Proposal {
             monitor,
             follows_accounts: wishes.follows_accounts,
             users: wishes.users.clone(),
+            admin,
             prefer_segment: weights::preferred_segment(findings, cluster),
             is_assist_off: matches!(cluster.kind, Kind::Galera { .. }) && (is_trial || !wishes.assist),
             use_ssl: wishes.ssl_mode.is_required() || requires_tls,
@@ -217,6 +251,7 @@ impl Proposal {
         masked.accounts.iter_mut().for_each(|plan| plan.password = dots());
         masked.users.iter_mut().for_each(|user| user.password = dots());
         masked.monitor.password = dots();
+        masked.admin = masked.admin.map(|_| AdminPasswords { admin: dots(), stats: dots() });
         masked
     }
 
@@ -229,6 +264,22 @@ impl Proposal {
 /// Whether a dead node could be evicted at all: all members must be known and asked.
 fn may_assist(cluster: &Cluster) -> bool {
     cluster.kind == Kind::Galera { arbitrators: 0 } && cluster.members.len() >= ASSISTED_NODES_MIN
+}
+
+/// Nodes that would make a majority without a dead one, if they were there.
+fn missed_by_assist(findings: &Findings, cluster: &Cluster) -> Option<Remark> {
+    let is_node = |unreached: &&Unreached| matches!(unreached.named_by, NamedBy::Member | NamedBy::Seed);
+    let missing: Vec<Endpoint> =
+        findings.unreached.iter().filter(is_node).map(|unreached| unreached.endpoint.clone()).collect();
+    let would_do = cluster.kind == Kind::Galera { arbitrators: 0 }
+        && cluster.members.len() + missing.len() >= ASSISTED_NODES_MIN;
+    (would_do && !missing.is_empty()).then(|| Remark {
+        servers: missing,
+        text: format!(
+            "not reached, so there is no account with which Weir evicts dead nodes, which takes {ASSISTED_NODES_MIN} nodes: \
+             run this again with --force when it is back"
+        ),
+    })
 }
 
 /// The nodes that lack provider options, and what else speaks against evictions.

@@ -70,6 +70,11 @@ pub(crate) enum InitError {
     Invalid(Vec<ConfigError>),
     #[error("nobody is there to be asked: --yes goes on without, --dry-run only shows")]
     NobodyToAsk,
+    #[error(
+        "no password of {0}, and no terminal to ask for it: give --password-file FILE or MYSQL_PWD; for an account without \
+         one, mysql://ACCOUNT:@HOST"
+    )]
+    NoPassword(String),
     #[error("TLS towards servers: {0}")]
     Tls(#[from] ServerTlsError),
     #[error("no random numbers: {0}")]
@@ -81,7 +86,9 @@ pub(crate) enum InitError {
 impl InitError {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Url(_) | Self::User(..) | Self::Monitor(_) | Self::NobodyToAsk => ExitCode::from(WRONG_USE),
+            Self::Url(_) | Self::User(..) | Self::Monitor(_) | Self::NobodyToAsk | Self::NoPassword(_) => {
+                ExitCode::from(WRONG_USE)
+            }
             _ => ExitCode::FAILURE,
         }
     }
@@ -110,7 +117,8 @@ fn of_creation(error: &CreationError) -> String {
 /// Runs the command.
 pub(crate) fn init(args: &InitArgs) -> ExitCode {
     run(args).unwrap_or_else(|error| {
-        eprintln!("weir: {error}");
+        let lines: Vec<String> = error.to_string().lines().map(report::printable).collect();
+        eprintln!("weir: {}", lines.join("\n"));
         error.exit_code()
     })
 }

@@ -37,7 +37,9 @@ fn refusals(env: &Env) -> CaseResult {
     let node = env.cluster()?.node(1).addr();
     let app = format!("mysql://app:app@{node}");
     let wrong = format!("mysql://{}:wrong@{node}", init.admin());
+    let unasked = format!("mysql://{}@{node}", init.admin());
     for (address, status, told) in [
+        (unasked.as_str(), 2, "and no terminal to ask for it: give --password-file"),
         (wrong.as_str(), 1, "the server refuses the login: error 1045"),
         ("mysql://root:s3cret@127.0.0.1:1", 1, "127.0.0.1:1: connecting: Connection refused"),
         ("mysql://root:s3cret@nobody.invalid", 1, "nobody.invalid:3306: "),
@@ -46,8 +48,11 @@ fn refusals(env: &Env) -> CaseResult {
         ("10.0.0.1", 2, "does not begin with mysql://"),
     ] {
         for more in [&[][..], &["--json"]] {
-            let mut command = Command::new(weir_binary()?);
+            // Without a terminal, wherever the tests are run.
+            let mut command = Command::new("setsid");
             command
+                .arg("--wait")
+                .arg(weir_binary()?)
                 .args(["init", address, "--yes", "-o", &text_of(&init.file)])
                 .args(more)
                 .stdin(Stdio::null());
@@ -59,6 +64,14 @@ fn refusals(env: &Env) -> CaseResult {
         }
     }
     ensure!(!init.file.exists(), "a file was written");
+    // Who may make no accounts sees what somebody would who may.
+    let mut command = Command::new(weir_binary()?);
+    command.args(["init", &app, "--dry-run", "-o", &text_of(&init.file), "--prefix", "init_refusals_"]);
+    let shown = succeeded(&command.stdin(Stdio::null()).output()?)?;
+    ensure!(
+        shown.contains("may not make accounts") && shown.contains("CREATE USER 'init_refusals_monitor'@"),
+        "{shown}"
+    );
     // One that has no end.
     let admin = format!("mysql://{}@{node}", init.admin());
     let mut command = Command::new(weir_binary()?);
@@ -154,17 +167,32 @@ fn file_stays(env: &Env) -> CaseResult {
     Ok(())
 }
 
+/// Whether there was a file before, or none.
 fn taken_up(env: &Env) -> CaseResult {
     let init = Init::new(env, "taken")?;
     let node = env.cluster()?.node(1);
     node.root_query(&init.admin_sql("SELECT, INSERT, UPDATE, DELETE, CREATE, CREATE USER"))?;
-    let output = init.run(node.addr(), &["--yes"])?;
+    taken_up_with(env, &init, &["--yes"])?;
+    let made = "SELECT CONCAT(QUOTE(User), '@', QUOTE(Host)) FROM mysql.user \
+                WHERE User IN ('init_taken_monitor', 'init_taken_assist')";
+    for account in node.root_query(made)?.concat() {
+        node.root_query(&format!("DROP USER {account}"))?;
+    }
+    node.root_query(&format!("REVOKE SUPER ON *.* FROM {}@'%'", init.admin()))?;
+    fs::write(&init.file, "mysql_variables = { monitor_username = 'mine', monitor_password = 'mine' }\n")?;
+    taken_up_with(env, &init, &["--yes", "--force"])
+}
+
+fn taken_up_with(env: &Env, init: &Init, arguments: &[&str]) -> CaseResult {
+    let node = env.cluster()?.node(1);
+    let before = fs::read_to_string(&init.file).ok();
+    let output = init.run(node.addr(), arguments)?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(1) && error.contains("refuses GRANT SUPER ON *.*"), "{error}");
     ensure!(error.contains("DROP USER 'init_taken_monitor'@"), "{error}");
-    ensure!(!init.file.exists() && accounts(env, "init_taken_")? == 3, "{error}");
+    ensure!(fs::read_to_string(&init.file).ok() == before && accounts(env, "init_taken_")? == 3, "{error}");
     node.root_query(&format!("GRANT SUPER ON *.* TO {}@'%' WITH GRANT OPTION", init.admin()))?;
-    succeeded(&init.run(node.addr(), &["--yes"])?)?;
+    succeeded(&init.run(node.addr(), arguments)?)?;
     let left: Vec<_> = fs::read_dir(&init.dir)?.flatten().map(|entry| entry.file_name()).collect();
     ensure!(left == ["weir.toml"], "{left:?}");
     Ok(())

@@ -127,6 +127,9 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
+/// Behind it comes `replication` at most, and MySQL's names have 32 characters (MariaDB's 128).
+const PREFIX_CHARS_MAX: usize = 32 - "replication".len();
+
 /// The accounts that are to be made.
 pub(super) fn plans(
     findings: &Findings,
@@ -158,6 +161,9 @@ pub(super) fn plans(
         return Err(ProposalError::NoWriter);
     }
     check(&wishes.prefix, "the beginning of accounts' names", "_ -", &['_', '-'])?;
+    if wishes.prefix.len() > PREFIX_CHARS_MAX {
+        return Err(ProposalError::LongPrefix(wishes.prefix.clone()));
+    }
     let hosts = hosts(findings, cluster, wishes)?;
     let plan = |(_, purpose, grants): (bool, Purpose, Vec<Grant>)| {
         let user = format!("{}{}", wishes.prefix, purpose.name());

@@ -19,6 +19,7 @@ fn wishes() -> Wishes {
         known_passwords: BTreeMap::new(),
         users: vec![AppUser { name: "app".to_owned(), password: Secret::new("it's \"x\" \\") }],
         follows_accounts: false,
+        admin: None,
         ssl_mode: SslMode::Preferred,
         ssl_ca: None,
     }
@@ -49,6 +50,36 @@ fn three_nodes() -> Findings {
 fn statements(proposal: &Proposal) -> Vec<String> {
     let made = proposal.accounts.iter().flat_map(|plan| plan.statements(&BTreeSet::new()));
     made.map(|statement| statement.shown).collect()
+}
+
+#[test]
+fn the_admin_port_gets_passwords_that_nobody_knows() {
+    let proposal = propose(&three_nodes(), &Wishes { admin: Some(AdminWish::Make), ..wishes() });
+    let made = proposal.admin.clone().unwrap();
+    assert_ne!(made.admin, made.stats);
+    let admin = read(&proposal).admin;
+    let told = |accounts: &[weir_config::AdminAccount]| {
+        accounts.iter().map(|row| (row.username.clone(), row.password.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&admin.admin_credentials), [("admin".to_owned(), made.admin.clone())]);
+    assert_eq!(told(&admin.stats_credentials), [("stats".to_owned(), made.stats.clone())]);
+    let shown = config_text(&proposal.masked(), Places::default());
+    assert!(!shown.contains(made.admin.expose()) && !shown.contains(made.stats.expose()), "{shown}");
+    let kept = Wishes { admin: Some(AdminWish::Keep(made.clone())), ..wishes() };
+    assert_eq!(propose(&three_nodes(), &kept).admin, Some(made));
+    assert_eq!(propose(&three_nodes(), &wishes()).admin, None);
+}
+
+#[test]
+fn a_prefix_that_mysql_would_refuse_is_refused_first() {
+    let cluster = Cluster::of(&three_nodes()).unwrap();
+    let of = |prefix: &str| {
+        let wishes = Wishes { prefix: prefix.to_owned(), ..wishes() };
+        Proposal::new(&three_nodes(), &cluster, &wishes, &mut || Secret::new("x")).map(drop)
+    };
+    assert_eq!(of(&"x".repeat(21)), Ok(()));
+    let error = of(&"x".repeat(22)).unwrap_err().to_string();
+    assert!(error.contains("longer than 21 characters"), "{error}");
 }
 
 #[test]

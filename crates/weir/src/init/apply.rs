@@ -29,6 +29,12 @@ pub(super) fn apply(plan: &mut Plan, args: &InitArgs) -> Result<Vec<String>, Ini
         // What is there now stays until the accounts are made, and can still be read if that fails.
         private_file::replace(&begun, &plan.text).map_err(failed(&begun))?;
     }
+    // What can't be written is known before there are accounts.
+    if let Some((path, text, false)) = &plan.unit {
+        make_directory(path)?;
+        std::fs::write(path, text).map_err(failed(path))?;
+        created.push(path.display().to_string());
+    }
     if let Some((server, dialling)) = plan.origin.clone().filter(|_| !plan.proposal.accounts.is_empty()) {
         let mut origin = Origin::connect(&server, dialling)?;
         let made = origin.make(&plan.proposal.accounts, &plan.existing)?;
@@ -39,18 +45,18 @@ pub(super) fn apply(plan: &mut Plan, args: &InitArgs) -> Result<Vec<String>, Ini
         std::fs::remove_file(&begun).map_err(failed(&begun))?;
         created.push(plan.file.display().to_string());
     }
-    if let Some((path, text, false)) = &plan.unit {
-        make_directory(path)?;
-        std::fs::write(path, text).map_err(failed(path))?;
-        created.push(path.display().to_string());
-    }
     if args.systemd.is_some() && places::is_root() {
         hand_over(&plan.file)?;
+        if let Some(datadir) = &plan.datadir {
+            // The unit can't start where it is missing.
+            std::fs::create_dir_all(datadir).map_err(failed(datadir))?;
+            hand_over(datadir)?;
+        }
     }
     Ok(created)
 }
 
-/// The unit runs Weir under an account of its own, which has to read the file.
+/// The unit runs Weir under an account of its own, which has to read the file, and to write to its datadir.
 fn hand_over(file: &Path) -> Result<(), InitError> {
     let Some((uid, gid)) = places::service_ids() else { return Ok(()) };
     std::os::unix::fs::chown(file, Some(uid), Some(gid)).map_err(failed(file))

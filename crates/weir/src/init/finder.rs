@@ -45,7 +45,7 @@ impl ClusterFinder {
                 Ok(password) => Secret::new(password),
                 Err(_) => {
                     let of = format!("{} at {}", url.user, url.endpoint);
-                    Secret::new(terminal::password(&of)?.unwrap_or_default())
+                    Secret::new(terminal::password(&of)?.ok_or(InitError::NoPassword(of))?)
                 }
             },
         };

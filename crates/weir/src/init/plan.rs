@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weir_config::{Config, MysqlUser, OwnAccount, Password, Secret};
+use weir_config::{AdminAccount, Config, MysqlUser, OwnAccount, Password, Secret};
 use weir_discovery::creation::Origin;
 use weir_discovery::{
-    AppUser, Dialling, Places, Proposal, Server, Trust, Wishes, config_text, hostgroup, service_unit,
+    ADMIN, AdminPasswords, AdminWish, AppUser, Dialling, Places, Proposal, STATS, Server, Trust, Wishes,
+    config_text, hostgroup, service_unit,
 };
 use weir_topology::Endpoint;
 
@@ -31,6 +32,10 @@ pub(super) struct Plan {
     pub existing: BTreeSet<(String, String)>,
     /// Accounts of the servers that may be applications'.
     pub other_accounts: Vec<String>,
+    /// What the account may not do that was given: there is nothing but a look.
+    pub lacks: Option<String>,
+    /// Weir's own files, where they are not in the default place.
+    pub datadir: Option<PathBuf>,
     /// The configuration.
     pub file: PathBuf,
     pub text: String,
@@ -62,8 +67,8 @@ impl Plan {
         if let Some(error) = failure {
             return Err(InitError::Random(error));
         }
-        let Accounts { origin, existing, others: other_accounts } =
-            accounts(finder, found, &proposal, &wishes.known_passwords)?;
+        let Accounts { origin, existing, others: other_accounts, lacks } =
+            accounts(args, finder, found, &proposal, &wishes.known_passwords)?;
         let datadir = places::datadir(args, &file)?;
         let places = Places {
             datadir: datadir.as_deref(),
@@ -77,13 +82,15 @@ impl Plan {
             return Err(InitError::FileExists(file));
         }
         let shown_text = config_text(&proposal.masked(), places);
-        let unit = unit(args, &file)?;
+        let unit = unit(args, &file, datadir.as_deref())?;
         let (logins, user_logins) = logins(finder, found, &proposal)?;
         Ok(Self {
             proposal,
             origin,
             existing,
             other_accounts,
+            lacks,
+            datadir,
             file,
             text,
             shown_text,
@@ -118,10 +125,12 @@ pub(super) struct OldFile {
     passwords: BTreeMap<String, Secret>,
     /// The applications' accounts.
     users: Vec<AppUser>,
+    /// The passwords of the admin port, where they are not those that everybody knows.
+    admin: Option<AdminPasswords>,
 }
 
 impl OldFile {
-    /// Reads the file, or if there is none what a run that was cut off has left beside it.
+    /// Reads the file, and what a run that was cut off has left beside it.
     fn read(file: &Path) -> Result<Self, InitError> {
         let failed = |cause| InitError::File { path: file.to_owned(), cause };
         // A device may have no end.
@@ -133,20 +142,42 @@ impl OldFile {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
             Err(cause) => return Err(failed(cause)),
         };
-        let begun = text.clone().or_else(|| std::fs::read_to_string(new_file(file)).ok());
-        let Some(begun) = begun else { return Ok(Self::default()) };
-        let config = match weir_config::parse(&begun, &file.display().to_string()) {
-            Ok(config) => config,
-            // What was left beside it may have been cut off.
-            Err(_) if text.is_none() => return Ok(Self::default()),
-            Err(faults) => return Err(InitError::OldFile { path: file.to_owned(), faults }),
-        };
-        Ok(Self {
-            text,
-            passwords: passwords(&config),
-            users: config.users.iter().map(|row| user(row)).collect(),
-        })
+        let mut old = Self { text, ..Self::default() };
+        if let Some(text) = &old.text {
+            let config = weir_config::parse(text, &file.display().to_string());
+            old.take(&config.map_err(|faults| InitError::OldFile { path: file.to_owned(), faults })?);
+        }
+        // It may have been cut off, too; and it says nothing about a file that was written since.
+        let begun = new_file(file);
+        let text = std::fs::read_to_string(&begun).ok().filter(|_| !is_older(&begun, file));
+        if let Some(config) = text.and_then(|text| weir_config::parse(&text, "").ok()) {
+            old.take(&config);
+        }
+        Ok(old)
     }
+
+    fn take(&mut self, config: &Config) {
+        self.passwords.extend(passwords(config));
+        self.users = config.users.iter().map(|row| user(row)).collect();
+        self.admin = admin_passwords(config).or(self.admin.take());
+    }
+}
+
+/// Whether a file was written before another one.
+fn is_older(file: &Path, other: &Path) -> bool {
+    let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    matches!((written(file), written(other)), (Some(file), Some(other)) if file < other)
+}
+
+/// Those of `admin` and `stats`, unless somebody has chosen other accounts.
+fn admin_passwords(config: &Config) -> Option<AdminPasswords> {
+    let of = |accounts: &[AdminAccount], name: &str| match accounts {
+        [account] if account.username == name && !account.is_default() => Some(account.password.clone()),
+        _ => None,
+    };
+    let variables = &config.admin;
+    let admin = of(&variables.admin_credentials, ADMIN)?;
+    Some(AdminPasswords { admin, stats: of(&variables.stats_credentials, STATS)? })
 }
 
 /// Where the configuration is until its accounts are made, and then replaces the old one.
@@ -216,6 +247,8 @@ fn wishes(args: &InitArgs, finder: &ClusterFinder, old: &OldFile) -> Result<Wish
         known_passwords: old.passwords.clone(),
         users,
         follows_accounts: !args.no_follow_accounts,
+        admin: (args.admin_listen.as_deref() != Some(""))
+            .then(|| old.admin.clone().map_or(AdminWish::Make, AdminWish::Keep)),
         ssl_mode: finder.url.ssl_mode,
         ssl_ca: finder.url.ssl_ca.clone(),
     })
@@ -274,9 +307,11 @@ struct Accounts {
     origin: Option<(Endpoint, Dialling)>,
     existing: BTreeSet<(String, String)>,
     others: Vec<String>,
+    lacks: Option<String>,
 }
 
 fn accounts(
+    args: &InitArgs,
     finder: &ClusterFinder,
     found: &Found,
     proposal: &Proposal,
@@ -286,21 +321,35 @@ fn accounts(
         return Ok(Accounts::default());
     };
     let lacks = server.facts.account.grants.lacks_for_accounts();
-    if !lacks.is_empty() {
-        return Err(InitError::LacksPrivileges { account: server.facts.account.name.clone(), lacks });
-    }
     let dialling = dialling(finder, server, &finder.url.user, finder.password())?;
+    if !lacks.is_empty() {
+        let lacking = InitError::LacksPrivileges { account: server.facts.account.name.clone(), lacks };
+        if !args.dry_run {
+            return Err(lacking);
+        }
+        let origin = Some((server.endpoint.clone(), dialling));
+        return Ok(Accounts { origin, lacks: Some(lacking.to_string()), ..Accounts::default() });
+    }
     let mut origin = Origin::connect(&server.endpoint, dialling.clone())?;
     let existing = origin.existing(&proposal.accounts)?;
     origin.check_known(&proposal.accounts, &existing, |user| known.contains_key(user))?;
     let is_own = |name: &String| proposal.accounts.iter().any(|plan| plan.user == *name);
     let others = origin.other_accounts().into_iter().filter(|name| !is_own(name) && *name != finder.url.user);
-    Ok(Accounts { origin: Some((server.endpoint.clone(), dialling)), existing, others: others.collect() })
+    Ok(Accounts {
+        origin: Some((server.endpoint.clone(), dialling)),
+        existing,
+        others: others.collect(),
+        lacks: None,
+    })
 }
 
-fn unit(args: &InitArgs, file: &Path) -> Result<Option<(PathBuf, String, bool)>, InitError> {
+fn unit(
+    args: &InitArgs,
+    file: &Path,
+    datadir: Option<&Path>,
+) -> Result<Option<(PathBuf, String, bool)>, InitError> {
     let Some(path) = &args.systemd else { return Ok(None) };
-    let text = service_unit(&std::env::current_exe()?, &std::path::absolute(file)?);
+    let text = service_unit(&std::env::current_exe()?, &std::path::absolute(file)?, datadir);
     let is_written = std::fs::read_to_string(path).is_ok_and(|there| there == text);
     if path.exists() && !is_written && !args.force && !args.dry_run {
         return Err(InitError::FileExists(path.clone()));

@@ -130,6 +130,12 @@ impl Report {
             files: [config].into_iter().chain(unit).collect(),
             ..Self::of_found(found, &plan.proposal)
         }
+        .and_remark(plan.lacks.as_deref())
+    }
+
+    fn and_remark(mut self, remark: Option<&str>) -> Self {
+        self.remarks.extend(remark.map(printable));
+        self
     }
 
     fn of_found(found: &Found, proposal: &Proposal) -> Self {
@@ -268,7 +274,7 @@ impl Report {
 }
 
 /// A server's text without what a terminal would obey or what would reorder it: the user decides by what they see.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let obeys = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -71,6 +71,8 @@ impl Trial {
             known_passwords: BTreeMap::new(),
             users,
             follows_accounts: true,
+            // Whoever has an admin port asked for it, and is told of its default passwords by the log.
+            admin: None,
             ssl_mode: finder.url.ssl_mode,
             ssl_ca: finder.url.ssl_ca.clone(),
         };
