@@ -100,6 +100,7 @@ impl<'e> Place<'e> {
         session.run("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT NOT NULL)")?;
         session.run("CREATE TABLE child (t_id INT PRIMARY KEY, word VARCHAR(20))")?;
         session.run("INSERT INTO t (v) VALUES (0), (0)")?;
+        env.wait_applied()?;
         Ok(place)
     }
 
@@ -289,6 +290,7 @@ fn numbers(env: &Env) -> CaseResult {
     let mut setup = place.session()?;
     setup.run("CREATE TABLE branch (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
     setup.run("CREATE TABLE leaf (id INT AUTO_INCREMENT PRIMARY KEY, of INT)")?;
+    env.wait_applied()?;
     for node in env.cluster()?.nodes() {
         // So that the same statement gives other numbers on each.
         let run = |table: &str, rows: usize| {
@@ -321,6 +323,38 @@ fn numbers(env: &Env) -> CaseResult {
         ensure!(next[0] != leaf && next[1] > next[0], "{next:?} behind {leaf}");
     }
     ensure!(place.count(REPLAYED)? >= 5, "it was not run again");
+    numbers_of_one_row(&place)
+}
+
+/// One row affects two where it takes the place of another one; and a sequence in a table gives numbers by LAST_INSERT_ID(n).
+fn numbers_of_one_row(place: &Place<'_>) -> CaseResult {
+    let mut client = place.session()?;
+    client.run("CREATE TABLE once (id INT AUTO_INCREMENT PRIMARY KEY, k INT UNIQUE, n INT)")?;
+    client.run("CREATE TABLE sequence (id INT)")?;
+    client.run("INSERT INTO once (k, n) VALUES (1, 1), (2, 1)")?;
+    client.run("INSERT INTO sequence VALUES (40)")?;
+    place.env.wait_applied()?;
+    let replayed = place.count(REPLAYED)?;
+    for round in 1..=2 {
+        client.run("BEGIN")?;
+        let replaced = client.query("REPLACE INTO once (k, n) VALUES (1, 2)")?.done()?.insert_id;
+        let same =
+            "INSERT INTO once (k) VALUES (2) ON DUPLICATE KEY UPDATE n = n + 1, id = LAST_INSERT_ID(id)";
+        let kept = client.query(same)?.done()?.insert_id;
+        client.run("UPDATE sequence SET id = LAST_INSERT_ID(id + 1)")?;
+        place.kill()?;
+        let drawn = client.value("SELECT LAST_INSERT_ID()")?;
+        ensure!(drawn == (40 + round).to_string(), "{drawn}");
+        place.kill()?;
+        client.run("COMMIT")?;
+        let there = place.rows("SELECT id FROM once ORDER BY k")?;
+        ensure!(there == [replaced.to_string(), kept.to_string()], "{there:?}, not {replaced}, {kept}");
+        ensure!(
+            place.rows("SELECT n FROM once ORDER BY k")? == ["2".to_owned(), (round + 1).to_string()],
+            "twice"
+        );
+    }
+    ensure!(place.count(REPLAYED)? == replayed + 4, "not all ran again");
     Ok(())
 }
 

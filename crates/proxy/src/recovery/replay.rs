@@ -43,7 +43,9 @@ impl Session {
             || execution.reply.has_cursor;
         let client = self.prepared.all.get(&execution.text.statement_id);
         let is_unknown = execution.plan.kind() == CommandKind::Execute && client.is_none();
-        let gives_several = matches!(execution.ending, Ending::Ok { affected_rows, insert_id, .. }
+        // Servers say nothing more of an INSERT with one row in its VALUES, unless it has warned; REPLACE and ON DUPLICATE KEY
+        // UPDATE affect two for it (seen on MariaDB 10.11 and MySQL 9).
+        let gives_several = matches!(execution.ending, Ending::Ok { affected_rows, insert_id, has_info: true, .. }
             if affected_rows > 1 && insert_id != 0 && matches!(statement.kind, Kind::Insert | Kind::Replace));
         if !(self.pins.pins() - REPEATED - Pins::TRANSACTION).is_empty()
             || self.writes_file()

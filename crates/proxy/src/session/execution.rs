@@ -183,7 +183,14 @@ pub(crate) enum Ending {
     #[default]
     None,
     /// OK, or the OK behind the rows of a result.
-    Ok { affected_rows: u64, insert_id: u64, warnings: u16, has_rows: bool },
+    Ok {
+        affected_rows: u64,
+        insert_id: u64,
+        warnings: u16,
+        has_rows: bool,
+        /// With a text, as "Records: 2  Duplicates: 0  Warnings: 0".
+        has_info: bool,
+    },
     /// ERR.
     Err(u16),
 }

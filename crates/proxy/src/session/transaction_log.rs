@@ -196,6 +196,8 @@ pub(crate) struct Traits {
     pub asks_for_id: bool,
     /// It may have run code that no text shows.
     pub has_hidden_code: bool,
+    /// What LAST_INSERT_ID() probably is after it; 0: what it was before.
+    pub leaves_id: u64,
 }
 
 /// What a COM_STMT_EXECUTE refers to.
@@ -301,10 +303,11 @@ impl TransactionLog {
         self.statements.push(LoggedStatement { start, end, state, execution, digest, insert_id, traits });
     }
 
-    /// The AUTO_INCREMENT value that was told last, before this statement.
+    /// The value of LAST_INSERT_ID() that was told last, before this statement: of AUTO_INCREMENT, or of a sequence by
+    /// `UPDATE ... SET id = LAST_INSERT_ID(id + 1)`.
     pub(crate) fn told_before(&self, index: usize) -> Option<u64> {
         let before = self.statements.get(..index).unwrap_or(&self.statements);
-        before.iter().rev().map(|statement| statement.insert_id).find(|id| *id != 0)
+        before.iter().rev().map(|statement| statement.traits.leaves_id).find(|id| *id != 0)
     }
 
     /// LAST_INSERT_ID() to begin again with. Where only the lost server knew it, a number that nobody is told: what is the

@@ -266,7 +266,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.execution.reply.is_answering = true;
         session.execution.ending =
-            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false, has_info: false };
         session.reply_ok(self.ctx);
         self.finish(key);
     }

@@ -150,8 +150,13 @@ impl ServerConnection {
         let prepare = StmtPrepareOk::parse(payload).map_err(|_| BrokenReply::Malformed)?;
         debug_assert_eq!(session.execution.plan.kind(), CommandKind::Prepare);
         let id = self.register_statement(ctx, session, prepare.stmt_id, prepare.params);
-        session.execution.ending =
-            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: prepare.warnings, has_rows: false };
+        session.execution.ending = Ending::Ok {
+            affected_rows: 0,
+            insert_id: 0,
+            warnings: prepare.warnings,
+            has_rows: false,
+            has_info: false,
+        };
         if let Some(buffer) = ctx.out.buffer(session.socket) {
             let start = buffer.len() + HEADER_LEN + StmtPrepareOk::STMT_ID.start;
             buffer.extend_from_slice(bytes);
@@ -183,8 +188,13 @@ impl Pools {
         let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
         self.take_tracked(ctx, session, key, &ok)?;
         session.take_status(ok.status, ctx.now);
-        session.execution.ending =
-            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: ok.warnings, has_rows: false };
+        session.execution.ending = Ending::Ok {
+            affected_rows: 0,
+            insert_id: 0,
+            warnings: ok.warnings,
+            has_rows: false,
+            has_info: false,
+        };
         Ok(())
     }
 
@@ -210,6 +220,7 @@ impl Pools {
             insert_id: ok.last_insert_id,
             warnings: ok.warnings,
             has_rows: control == Control::ResultEnd,
+            has_info: !ok.info.is_empty(),
         };
         // The server knows nothing of the transaction that waits elsewhere.
         ok.status |= session.flags_aside();

@@ -133,7 +133,7 @@ impl Work<'_> {
     pub(crate) fn answer_ok(&mut self) {
         let session = &mut *self.session;
         session.execution.ending =
-            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false, has_info: false };
         session.diagnostics.row_count = 0;
         session.reply_ok(self.ctx);
         self.answered_here();

@@ -182,7 +182,7 @@ impl Work<'_> {
             return false;
         }
         self.session.execution.ending =
-            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false, has_info: false };
         self.settle_down();
         true
     }

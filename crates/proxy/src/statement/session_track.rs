@@ -101,8 +101,13 @@ impl Pools {
                     OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
                 self.take_tracked(ctx, session, key, &ok)?;
                 session.take_status(ok.status, ctx.now);
-                session.execution.ending =
-                    Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+                session.execution.ending = Ending::Ok {
+                    affected_rows: 0,
+                    insert_id: 0,
+                    warnings: 0,
+                    has_rows: false,
+                    has_info: false,
+                };
                 Ok(())
             }
             Control::PrepareOk | Control::LocalInfile => Err(BrokenReply::UnexpectedPacket(0xFB)),

@@ -129,7 +129,7 @@ impl Work<'_> {
                     self.pools.connections.retain_warnings(self.session);
                 }
             }
-            Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
+            Ending::Ok { affected_rows, insert_id, warnings, has_rows, .. } => {
                 let count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
                 self.note_counts(key, count, warnings);
                 self.pools.note_retained(self.ctx, self.session, insert_id, warnings, has_rows);

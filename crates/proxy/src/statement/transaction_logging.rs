@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weir_protocol::error::LOCK_DEADLOCK;
 use weir_routing::ReplayMode;
 use weir_session::pin::Pins;
-use weir_sql::{Kind, Uses};
+use weir_sql::{Effects, Kind, Uses};
 
 use crate::plan::repetition::Repetition;
 use crate::pool::pools::Pools;
@@ -192,8 +192,13 @@ impl Pools {
                 };
                 let insert_id = if matches!(kind, Kind::Insert | Kind::Replace) { told } else { 0 };
                 let (state, execution) = (session.tracked.state.clone(), session.logged_execution());
-                let traits =
-                    Traits { asks_for_id, has_hidden_code: session.execution.plan.statement().hidden_code };
+                let statement = session.execution.plan.statement();
+                let sets_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET);
+                let traits = Traits {
+                    asks_for_id,
+                    has_hidden_code: statement.hidden_code,
+                    leaves_id: if sets_id { told } else { 0 },
+                };
                 log.add(state, execution, (insert_id, traits), bytes_max, |out| session.put_logged(out));
             }
         }

@@ -112,7 +112,8 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.take_status(ok.status, self.ctx.now);
         let OkPacket { affected_rows, last_insert_id: insert_id, warnings, .. } = ok;
-        session.execution.ending = Ending::Ok { affected_rows, insert_id, warnings, has_rows: false };
+        let (has_rows, has_info) = (false, !ok.info.is_empty());
+        session.execution.ending = Ending::Ok { affected_rows, insert_id, warnings, has_rows, has_info };
         session.execution.reply.has_warned |= warnings > 0;
         session.execution.reply.results += 1;
         if let Some(wrapped) = session.wrapped_mut() {
@@ -184,7 +185,8 @@ impl Work<'_> {
         let StatementOk { sequence, affected_rows, insert_id, warnings, info } = kept;
         let session = &mut *self.session;
         session.execution.reply.is_answering = true;
-        session.execution.ending = Ending::Ok { affected_rows, insert_id, warnings, has_rows: false };
+        let (has_rows, has_info) = (false, !info.is_empty());
+        session.execution.ending = Ending::Ok { affected_rows, insert_id, warnings, has_rows, has_info };
         let ok = OkPacket {
             affected_rows,
             last_insert_id: insert_id,
