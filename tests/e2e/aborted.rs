@@ -53,7 +53,7 @@ impl<'e> Stage<'e> {
         self.session.run(&format!("UPDATE t SET v = {}", self.rounds))?;
         let (cluster, schema) = (self.env.cluster()?, &self.schema);
         cluster.node(2).root_query(&format!("SET wsrep_sync_wait = 7; UPDATE {schema}.t SET v = {value}"))?;
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while cluster.node(1).root_query(&format!("SELECT v FROM {schema}.t"))? != [[value.as_str()]] {
             ensure!(Instant::now() < deadline, "n1 does not get the value {value}");
             thread::sleep(Duration::from_millis(5));

@@ -269,11 +269,10 @@ fn drained_replica(env: &Env) -> CaseResult {
     mysql.server(1).kill()?;
     thread::sleep(FAILOVER_AFTER + Duration::from_secs(1));
     ensure!(!weir.log().contains("failover begins"), "{}", weir.log());
-    let said = text(&run(&weir, &["status"])?.stdout);
-    ensure!(
-        said.contains("1 servers report that they can't connect to it, 2 are needed for a failover"),
-        "{said}"
-    );
+    let why = "1 servers report that they can't connect to it, 2 are needed for a failover";
+    eventually(&format!("status says: {why}"), PATIENCE, || {
+        Ok(text(&run(&weir, &["status"])?.stdout).contains(why))
+    })?;
     let status = mysql.server(2).root_query("SHOW REPLICA STATUS")?.concat();
     ensure!(!status.iter().any(|value| value == "2003"), "it was started: {status:?}");
     mysql.server(2).root_query("START REPLICA IO_THREAD")?;

@@ -142,6 +142,7 @@ fn writer(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     let schema = env.schema()?;
     eventually("there is a writer", PATIENCE, || Ok(run(&weir, &["status"])?.status.success()))?;
+    crate::switchover::wait_variables(&weir)?;
     let status = json_status(&weir)?;
     let server = status["clusters"][0]["writers"][0].as_str().ok_or("no writer")?.to_owned();
     let mut session = Session::open(weir.addr(), &schema)?;

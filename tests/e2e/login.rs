@@ -242,19 +242,25 @@ fn own_wait_timeout(env: &Env) -> CaseResult {
     let mut in_transaction = Session::open(weir.addr(), "test")?;
     let mut patient = Session::open(weir.addr(), "test")?;
     let mut other = Session::open(weir.addr(), "test")?;
-    silent.run("SET wait_timeout = 1")?;
-    in_transaction.run("SET SESSION wait_timeout = 1")?;
+    silent.run("SET wait_timeout = 4")?;
+    in_transaction.run("SET SESSION wait_timeout = 4")?;
     in_transaction.run("BEGIN")?;
-    patient.run("SET wait_timeout = 1")?;
+    patient.run("SET wait_timeout = 4")?;
     patient.run("SET wait_timeout = 100")?;
     other.ping()?;
-    std::thread::sleep(Duration::from_millis(500));
-    silent.ping()?.done()?;
-    std::thread::sleep(Duration::from_millis(700));
-    silent.ping()?.done()?;
     std::thread::sleep(Duration::from_millis(1500));
+    silent.ping()?.done()?;
+    std::thread::sleep(Duration::from_secs(3));
+    silent.ping()?.done()?;
     for (name, session) in [("silent", &mut silent), ("in a transaction", &mut in_transaction)] {
-        ensure!(session.ping().is_err(), "the session that is {name} is still there");
+        // A ping would begin the time anew.
+        let packets = session.raw().packets();
+        packets.set_read_timeout(Duration::from_millis(50))?;
+        let what = format!("the session that is {name} is closed");
+        eventually(&what, Duration::from_secs(30), || {
+            while packets.read_packet().is_ok() {}
+            Ok(packets.is_closed())
+        })?;
     }
     ensure!(patient.value("SELECT 1")? == "1" && other.value("SELECT 1")? == "1", "others are there");
     Ok(())

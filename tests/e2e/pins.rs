@@ -228,8 +228,8 @@ fn holds_and_ends(weir: &Weir, schema: &str, reason: &Reason) -> CaseResult {
             return wait_free(&mut other);
         }
     }
-    other.run("DO 0").map_err(|error| format!("{name} still holds the connection: {error}"))?;
-    holder.run("DO 0").map_err(|error| format!("{name}, the holder after its end: {error}"))?;
+    wait_free(&mut other).map_err(|error| format!("{name} still holds the connection: {error}"))?;
+    wait_free(&mut holder).map_err(|error| format!("{name}, the holder after its end: {error}"))?;
     Ok(())
 }
 
@@ -293,6 +293,7 @@ fn failed_call(env: &Env) -> CaseResult {
     let rows = holder.rows("SELECT @called, @@time_zone")?;
     ensure!(rows == [["2", "+08:00"]], "the caller finds {rows:?}");
     holder.reset()?.done()?;
+    wait_free(&mut other)?;
     let look = "SELECT @called, @@time_zone";
     let (ours, theirs) = (holder.rows(look)?, other.rows(look)?);
     ensure!(ours == [["NULL", "SYSTEM"]] && theirs == ours, "after the reset: {ours:?} and {theirs:?}");
@@ -310,8 +311,7 @@ fn long_statement(env: &Env) -> CaseResult {
     let value = holder.value("SELECT @unseen")?;
     ensure!(value == "5", "@unseen is {value}");
     holder.reset()?.done()?;
-    other.run("DO 0")?;
-    Ok(())
+    wait_free(&mut other)
 }
 
 fn prepared_diagnostics(env: &Env) -> CaseResult {
@@ -327,8 +327,7 @@ fn prepared_diagnostics(env: &Env) -> CaseResult {
     holder.close(&statement)?;
     // Not answered, so the next answer tells that it was read.
     holder.ping()?.done()?;
-    other.run("DO 0")?;
-    Ok(())
+    wait_free(&mut other)
 }
 
 /// Statements after which any other session may have the connection at once.

@@ -120,7 +120,7 @@ fn beyond_the_grace(env: &Env) -> CaseResult {
     let schema = env.schema()?;
     let (weir, mut session, node) = reading(env, 300)?;
     Session::open(weir.addr(), &schema)?.run("CREATE TABLE t AS SELECT 7 AS v")?;
-    node.root_query(&format!("SET wsrep_sync_wait = 15; SELECT * FROM {schema}.t"))?;
+    env.wait_applied()?;
     // Reads there that have no byte of a result yet.
     let mut beside = Session::open(node.addr(), &schema)?;
     beside.run("LOCK TABLES t WRITE")?;

@@ -381,7 +381,7 @@ fn conflict_between_nodes(env: &Env) -> CaseResult {
 
 /// Waits until n1 has applied what another node wrote.
 fn wait_for_value(env: &Env, schema: &str, value: &str) -> CaseResult {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let node = env.cluster()?.node(1);
     while node.root_query(&format!("SELECT v FROM {schema}.t"))? != [[value]] {
         ensure!(Instant::now() < deadline, "n1 does not get the value {value}");

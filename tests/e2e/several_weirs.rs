@@ -11,7 +11,7 @@ use weir_testkit::wire::Login;
 use weir_testkit::{Account, Signal, Weir, WeirConfig, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Gate, Session, ensure, eventually};
 
-use crate::switchover::{run, text, wait_writer, while_written, writer};
+use crate::switchover::{run, text, wait_variables, wait_writer, while_written, writer};
 
 mod leaving;
 
@@ -43,22 +43,32 @@ const NODE_NAME: &str =
     "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
 /// The configurable wait, short; leases come on top of it.
 const UNCONFIRMED_MS: i64 = 2000;
+/// How long a statement waits for a server, where it should get one.
+const WAIT_MAX_MS: i64 = 30_000;
+/// The same where it should get none.
+const WAIT_SHORT_MS: i64 = 3000;
 
 /// Some Weirs, each with an account of its own, and the way to the first node, which they share.
 struct Weirs {
     weirs: Vec<(Weir, Account)>,
     gate: Gate,
     first: SocketAddrV4,
+    /// How long a statement waits for a server.
+    wait_max_ms: i64,
 }
 
 impl Weirs {
     /// Starts so many, and waits until they know each other.
     fn start(env: &Env, count: usize) -> Result<Self, Box<dyn Error>> {
+        Self::start_with(env, count, WAIT_MAX_MS)
+    }
+
+    fn start_with(env: &Env, count: usize, wait_max_ms: i64) -> Result<Self, Box<dyn Error>> {
         env.cluster()?.node(1).root_query("DROP DATABASE IF EXISTS weir")?;
         let cluster = env.cluster()?;
         let first = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
         let gate = Gate::start(first, cluster.node(1).addr())?;
-        let mut all = Self { weirs: Vec::new(), gate, first };
+        let mut all = Self { weirs: Vec::new(), gate, first, wait_max_ms };
         for _ in 0..count {
             all.add(env)?;
         }
@@ -72,7 +82,7 @@ impl Weirs {
         servers[0] = self.first;
         let mut config = WeirConfig::for_servers(&servers, env.free_address()?);
         config.user(account, 100, &[]);
-        config.variable("threads", 2).variable("connect_timeout_server_max", 3000);
+        config.variable("threads", 2).variable("connect_timeout_server_max", self.wait_max_ms);
         config.monitor(account);
         config.push(
             "weir_topology",
@@ -82,6 +92,7 @@ impl Weirs {
         let known = self.weirs.len() - 1;
         for at in 0..self.weirs.len() {
             wait_writer(self.weir(at))?;
+            wait_variables(self.weir(at))?;
             eventually("the Weirs know each other", PATIENCE, || {
                 Ok(status(self.weir(at))?["other_weirs"]
                     .as_array()
@@ -192,7 +203,7 @@ fn second(env: &Env) -> CaseResult {
 }
 
 fn own_path(env: &Env) -> CaseResult {
-    let weirs = Weirs::start(env, 2)?;
+    let weirs = Weirs::start_with(env, 2, WAIT_SHORT_MS)?;
     let first = weirs.first.to_string();
     ensure!(writer(weirs.weir(0))? == first, "the writer is {}", writer(weirs.weir(0))?);
     let before = epoch(weirs.weir(1))?;
@@ -368,7 +379,7 @@ fn allow(env: &Env, account: Account, is_allowed: bool) -> CaseResult {
 }
 
 fn unread(env: &Env) -> CaseResult {
-    let mut weirs = Weirs::start(env, 2)?;
+    let mut weirs = Weirs::start_with(env, 2, WAIT_SHORT_MS)?;
     let account = weirs.weirs[0].1;
     for at in [0, 1] {
         weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.unread (id INT)")?;
@@ -405,7 +416,7 @@ fn unread(env: &Env) -> CaseResult {
 }
 
 fn ghosts(env: &Env) -> CaseResult {
-    let mut weirs = Weirs::start(env, 2)?;
+    let mut weirs = Weirs::start_with(env, 2, WAIT_SHORT_MS)?;
     let root = |sql: &str| -> Result<(), Box<dyn Error>> {
         env.cluster()?.node(2).root_query(sql)?;
         Ok(())
@@ -484,7 +495,11 @@ fn two_clusters(env: &Env) -> CaseResult {
     let rows = root("SELECT DISTINCT writer_hostgroup FROM weir.instances")?;
     ensure!(rows.concat() == ["100"], "{rows:?}");
     let since = weir.log()[log..].to_owned();
-    ensure!(!since.contains("hostgroup 100 "), "{since}");
+    // A slow answer may cost a server its role; what the Weirs agree on is left alone.
+    let is_agreement = |line: &str| {
+        line.contains("hostgroup 100 ") && ["epoch", "another Weir"].iter().any(|word| line.contains(word))
+    };
+    ensure!(!since.lines().any(is_agreement), "{since}");
     Ok(())
 }
 

@@ -60,7 +60,7 @@ fn pid_file(env: &Env) -> CaseResult {
     // Whoever takes over writes its own, and the old one leaves it alone.
     let second = first.follow(&weir_binary()?, None)?;
     ensure!(first.wait_exit(PATIENCE)?.success(), "{}", first.log());
-    ensure!(number_in(&path) == Some(second.process().pid()), "{path:?}");
+    eventually("the process id", PATIENCE, || Ok(number_in(&path) == Some(second.process().pid())))?;
     second.sigterm()?;
     ensure!(second.wait_exit(PATIENCE)?.success() && !path.exists(), "{path:?} is left");
     // Killed, it leaves one behind, which the next replaces.

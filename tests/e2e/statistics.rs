@@ -103,6 +103,7 @@ fn pool(env: &Env) -> CaseResult {
     for id in 0..7 {
         session.run(&format!("INSERT INTO t VALUES ({id})"))?;
     }
+    env.wait_applied()?;
     let mut reader = Session::open(weir.addr(), &schema)?;
     for _ in 0..9 {
         reader.rows("SELECT COUNT(*) FROM t")?;

@@ -56,6 +56,20 @@ pub(crate) fn wait_writer(weir: &Weir) -> CaseResult {
     })
 }
 
+/// Waits until the session variables of all servers have been read: a transaction that begins before can't run again at
+/// another server.
+pub(crate) fn wait_variables(weir: &Weir) -> CaseResult {
+    let status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+    let rows = status["servers"].as_array().into_iter().flatten().filter(|row| row["status"] == "ONLINE");
+    let servers: Vec<&str> = rows.filter_map(|row| row["server"].as_str()).collect();
+    eventually("session variables have been read", PATIENCE, || {
+        let log = weir.log();
+        let is_read =
+            |server: &&str| log.contains(&format!("session variables have been read server={server}"));
+        Ok(servers.iter().all(is_read))
+    })
+}
+
 /// Writes numbered rows, every third one in a transaction of several statements; returns how many, and the longest
 /// that one took.
 fn write(weir: &Weir, schema: &str, writer: usize, stop: &AtomicBool) -> Result<(u64, Duration), String> {
@@ -100,6 +114,7 @@ fn under_load(env: &Env) -> CaseResult {
 
 /// Does something while rows are written: none of the writers may see an error, no row may be lost or be there twice.
 pub(crate) fn while_written(weir: &Weir, schema: &str, act: impl FnOnce() -> CaseResult) -> CaseResult {
+    wait_variables(weir)?;
     Session::open(weir.addr(), schema)?.run(
         "CREATE TABLE numbers (id INT AUTO_INCREMENT PRIMARY KEY, writer INT, number INT, KEY (writer))",
     )?;

@@ -19,7 +19,7 @@ use crate::harness::CaseResult;
 use crate::logs;
 
 /// How long a schema may take to appear on all nodes.
-const REPLICATION_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLICATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Packets beyond 16 MB are among what is tested; the servers' default is 16 MB.
 const EXTRA_CNF: &str = "max_allowed_packet=128M";

@@ -3,7 +3,7 @@
 use weir_testkit::{Account, TestkitError, Weir, WeirConfig};
 
 use crate::Env;
-use crate::narrow::wait_ready;
+use crate::narrow::{wait_ready, wait_variables};
 
 /// The hostgroups of [`Env::mysql_weir`], as ProxySQL's users number them.
 pub mod mysql_hostgroup {
@@ -42,6 +42,7 @@ impl Env {
         change(&mut config);
         let weir = self.weir_with(&config)?;
         wait_ready(&weir).map_err(|error| format!("{error}\n{}", weir.log()))?;
+        wait_variables(&weir, mysql.servers().len())?;
         Ok(weir)
     }
 

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use weir_testkit::{TestkitError, Weir, WeirConfig, hostgroup};
 
-use crate::{CaseResult, Env, Session, ensure};
+use crate::{CaseResult, Env, Session, ensure, eventually};
 
 /// Weir's error where no connection gets free in time.
 const NO_CONNECTION: u16 = 9001;
 /// How long a connection may take until nobody needs it any more.
 const FREED_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the servers' roles may take to become known.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the servers' roles and variables may take to become known.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Env {
     /// A Weir with one worker that knows the given nodes (1 for n1) and opens at most `connections_max` connections
@@ -39,6 +39,7 @@ impl Env {
         change(&mut config);
         let weir = self.weir_with(&config)?;
         wait_ready(&weir).map_err(|error| format!("{error}\n{}", weir.log()))?;
+        wait_variables(&weir, nodes.len().max(1))?;
         Ok(weir)
     }
 }
@@ -54,6 +55,14 @@ pub(crate) fn wait_ready(weir: &Weir) -> Result<(), TestkitError> {
             Err(_) => thread::sleep(Duration::from_millis(20)),
         }
     }
+}
+
+/// Waits until Weir has read the session variables of so many servers: then it logs connections in anew, which holds up
+/// whoever gets one next.
+pub(crate) fn wait_variables(weir: &Weir, servers: usize) -> Result<(), String> {
+    let count = || weir.log().matches("session variables have been read").count();
+    eventually("session variables have been read", START_TIMEOUT, || Ok(count() >= servers))
+        .map_err(|error| format!("{error}\n{}", weir.log()))
 }
 
 /// Waits until the session gets the only connection, which may have to be cleaned up first.

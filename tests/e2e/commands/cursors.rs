@@ -83,6 +83,7 @@ fn numbers(env: &Env, count: usize) -> Result<String, Box<dyn std::error::Error>
     node.root_query(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY, word VARCHAR(20))"))?;
     let values: Vec<String> = (1..=count).map(|id| format!("({id}, 'word {id}')")).collect();
     node.root_query(&format!("INSERT INTO {schema}.t VALUES {}", values.join(", ")))?;
+    env.wait_applied()?;
     Ok(schema)
 }
 

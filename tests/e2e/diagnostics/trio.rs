@@ -16,7 +16,7 @@ pub(super) const NO_CONNECTION: u16 = 9001;
 const SHOWN: StatusFlags =
     StatusFlags::IN_TRANS.union(StatusFlags::AUTOCOMMIT).union(StatusFlags::MORE_RESULTS_EXISTS);
 /// How long the other session waits for the connection, milliseconds.
-const PATIENCE_MS: i64 = 200;
+const PATIENCE_MS: i64 = 600;
 
 /// A session under test, one that disturbs it over the same connection, and one straight at the server, which tells
 /// what is right.

@@ -3,13 +3,12 @@
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 use std::{fs, str};
 
 use weir_testkit::{Family, cache_dir};
 use weir_tests::{CaseResult, Env, ensure};
 
-use super::Stage;
+use super::{IN_FORCE, Stage};
 
 const ACCOUNTS: &str = "CREATE USER certified@'%' IDENTIFIED BY 'secret' REQUIRE X509; \
     CREATE USER named@'%' IDENTIFIED BY 'secret' REQUIRE SUBJECT '/O=Weir/CN=somebody else'; \
@@ -46,12 +45,12 @@ pub(super) fn required(env: &Env) -> CaseResult {
     ensure!(with_ours == "certified@%", "{with_ours}");
     let without = login("certified", None)?;
     ensure!(without.starts_with("ERROR 1045"), "{without}");
-    stage.weir.wait_log("the account requires a client certificate", Duration::from_secs(5))?;
+    stage.weir.wait_log("the account requires a client certificate", IN_FORCE)?;
     let with_others = login("certified", Some(&others))?;
     ensure!(with_others.starts_with("ERROR 2"), "a certificate of nobody known: {with_others}");
     let named = login("named", Some(&ours))?;
     ensure!(named.starts_with("ERROR 1045"), "{named}");
-    stage.weir.wait_log("the client's certificate has another subject or issuer", Duration::from_secs(5))?;
+    stage.weir.wait_log("the client's certificate has another subject or issuer", IN_FORCE)?;
     // Who need not show one may, or may not.
     for certificate in [None, Some(&*ours)] {
         let plain = login("plain", certificate)?;

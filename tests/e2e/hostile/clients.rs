@@ -194,7 +194,7 @@ fn random_commands(env: &Env) -> CaseResult {
             // Ends with a ping, whose answer shows that the session is in step; or the session has ended.
             let _ = client.send_command(&payload);
             let _ = client.send_command(&[0x0E]);
-            client.packets().set_read_timeout(Duration::from_millis(1500))?;
+            client.packets().set_read_timeout(Duration::from_secs(20))?;
             let mut answers = Vec::new();
             let in_step = loop {
                 match client.packets().read_packet() {
@@ -334,7 +334,7 @@ fn flood(env: &Env) -> CaseResult {
         let login = Login::new(Account::APP).schema(schema);
         let began = Instant::now();
         Session::with(weir.addr(), &login)?.value("SELECT 1")?;
-        ensure!(began.elapsed() < Duration::from_secs(2), "a login took {:?} in the flood", began.elapsed());
+        ensure!(began.elapsed() < Duration::from_secs(10), "a login took {:?} in the flood", began.elapsed());
         // And all of them are cut off in time.
         eventually("the flood is over", Duration::from_secs(10), || {
             open.retain_mut(|packets| {

@@ -73,7 +73,7 @@ fn config(env: &Env, fake: &FakeServer) -> Result<WeirConfig, String> {
     config.server(env.cluster()?.node(1).addr(), 2, &[]);
     config.user(Account::APP, 1, &[("default_schema", "".into())]);
     config.user(Account::APP2, 2, &[]);
-    config.variable("threads", 1).variable("connect_timeout_server_max", 1500);
+    config.variable("threads", 1).variable("connect_timeout_server_max", 10_000);
     config.variable("default_schema", "");
     Ok(config)
 }
@@ -133,7 +133,7 @@ fn broken_replies(env: &Env) -> CaseResult {
         let weir = env.weir_with(&config(env, &fake)?)?;
         let bystanders = Bystanders::start(weir.addr(), &Login::new(Account::APP2).schema(&schema), 2)?;
         let mut session = Session::with(weir.addr(), &Login::new(Account::APP))?;
-        session.raw().packets().set_read_timeout(Duration::from_secs(8))?;
+        session.raw().packets().set_read_timeout(Duration::from_secs(20))?;
         let started = Instant::now();
         // SELECT is a read and would be run again: this one can't be.
         let answer = session.query("UPDATE bad SET a = 1");
@@ -207,7 +207,8 @@ fn broken_logins(env: &Env) -> CaseResult {
         let script = steps.iter().fold(Script::new(), |script, step| script.step(step.clone()));
         let fake = FakeServer::raw(move |_| script.clone())?;
         let mut config = config(env, &fake)?;
-        config.variable("connect_timeout_server", 300).variable("connect_timeout_server_max", 800);
+        // The server of the bystanders is meant, too.
+        config.variable("connect_timeout_server", 2000).variable("connect_timeout_server_max", 6000);
         let weir = env.weir_with(&config)?;
         let bystanders = Bystanders::start(weir.addr(), &Login::new(Account::APP2).schema(&schema), 2)?;
         let answer = Session::with(weir.addr(), &Login::new(Account::APP))?.query("SELECT 1")?;

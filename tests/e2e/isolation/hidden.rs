@@ -78,8 +78,8 @@ fn dollar_signs(env: &Env) -> CaseResult {
     let mut session = Session::open(weir.addr(), &schema)?;
     super::wait_free(&mut session)?;
     session.run("CREATE PROCEDURE f4() LANGUAGE JAVASCRIPT AS $$ return \"don't\".length; $$")?;
-    Session::open(weir.addr(), &schema)?.run("DO 0")?;
-    Ok(())
+    let mut next = Session::open(weir.addr(), &schema)?;
+    super::wait_free(&mut next)
 }
 
 /// Bodies with names that look like the beginning of a block, which seems to end only behind the lock.
@@ -98,8 +98,8 @@ fn hold_behind_bodies(weir: &Weir, schema: &str) -> CaseResult {
     let mut session = Session::open(weir.addr(), schema)?;
     super::wait_free(&mut session)?;
     session.run("CREATE PROCEDURE p4() BEGIN SELECT 1; BEGIN SELECT 2; END; END")?;
-    Session::open(weir.addr(), schema)?.run("DO 0")?;
-    Ok(())
+    let mut next = Session::open(weir.addr(), schema)?;
+    super::wait_free(&mut next)
 }
 
 fn bodies(env: &Env) -> CaseResult {

@@ -38,6 +38,7 @@ fn on_mysql(env: &Env) -> CaseResult {
     })?;
     let look = "SELECT @seen, @@time_zone, CURRENT_ROLE(), DATABASE()";
     let mut first = Session::open(weir.addr(), &schema)?;
+    wait_free(&mut first)?;
     let clean = first.rows(look)?;
     drop(first);
     for way in [

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, wait_free};
 
 use super::{add_rules, weir};
 
@@ -56,15 +56,17 @@ fn multiplex(env: &Env) -> CaseResult {
     })?;
     let mut first = Session::open(weir.addr(), "test")?;
     let mut second = Session::open(weir.addr(), "test")?;
+    wait_free(&mut first)?;
     first.run("DO 1 /* keep */")?;
     let message = second.refused("DO 2", 9001)?;
     ensure!(message.contains("max_connections"), "{message}");
     first.run("DO 1 /* leave */")?;
-    second.run("DO 2")?;
+    wait_free(&mut second)?;
+    wait_free(&mut first)?;
     first.run("DO 1 /* keep */")?;
     first.reset()?;
-    second.run("DO 2")?;
+    wait_free(&mut second)?;
+    wait_free(&mut first)?;
     first.value("SELECT @@version")?;
-    second.run("DO 2")?;
-    Ok(())
+    wait_free(&mut second)
 }

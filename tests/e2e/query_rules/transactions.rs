@@ -3,7 +3,7 @@
 use weir_protocol::status::StatusFlags;
 use weir_testkit::{Account, Weir, hostgroup};
 use weir_tests::session::Outcome;
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, wait_free};
 
 use super::{WHERE, weir_with};
 
@@ -168,7 +168,7 @@ fn multiplex(env: &Env) -> CaseResult {
     })?;
     let mut first = Session::open(weir.addr(), "test")?;
     let mut second = Session::open(weir.addr(), "test")?;
-    first.run("DO 1")?;
+    wait_free(&mut first)?;
     let statement = first.prepare("SELECT 1")?;
     first.close(&statement)?;
     second.refused("DO 2", 9001)?;
@@ -176,6 +176,5 @@ fn multiplex(env: &Env) -> CaseResult {
     second.refused("DO 2", 9001)?;
     first.run("DO 1")?;
     drop(first);
-    second.run("DO 2")?;
-    Ok(())
+    wait_free(&mut second)
 }

@@ -70,7 +70,7 @@ fn init_connect_fails(env: &Env) -> CaseResult {
         ("USE mysql", "init_connect must not change the schema"),
     ] {
         let mut config = narrow(env)?;
-        config.variable("init_connect", text).variable("connect_timeout_server_max", 500);
+        config.variable("init_connect", text).variable("connect_timeout_server_max", 5000);
         let weir = env.weir_with(&config)?;
         let message = Session::open(weir.addr(), "test")?.refused("SELECT 1", 9001)?;
         ensure!(message.contains(cause), "{text}: {message}");
@@ -128,7 +128,7 @@ fn transaction_limits(env: &Env) -> CaseResult {
     };
     // Silent in a transaction: its row is free again.
     let mut silent = config(env, &[1])?;
-    silent.variable("max_transaction_idle_time", 1000);
+    silent.variable("max_transaction_idle_time", 3000);
     let weir = env.weir_with(&silent)?;
     let mut session = Session::open(weir.addr(), "test")?;
     holds(&mut session)?;
@@ -142,8 +142,8 @@ fn transaction_limits(env: &Env) -> CaseResult {
     busy.variable("max_transaction_time", 2000);
     let weir = env.weir_with(&busy)?;
     let mut session = Session::open(weir.addr(), "test")?;
-    holds(&mut session)?;
     let started = std::time::Instant::now();
+    holds(&mut session)?;
     while session.query("SELECT 1").is_ok() {
         ensure!(started.elapsed() < PATIENCE, "the session should have been closed");
         thread::sleep(Duration::from_millis(100));

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use weir_testkit::Account;
 use weir_testkit::wire::Login;
 use weir_tests::session::Answer;
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use super::{gone_from_servers, runs_on_servers, weir};
+use super::{PATIENCE, gone_from_servers, runs_on_servers, weir};
 
 pub(super) fn trials() -> Vec<Case> {
     vec![
@@ -58,12 +58,12 @@ fn kill_query(env: &Env) -> CaseResult {
             let id = victim.id();
             let mut killer = pair(weir.addr(), Account::APP, &victim, same_worker)?;
             let mark = format!("{schema}_{same_worker}_{in_transaction}");
-            let running = start(victim, format!("SELECT SLEEP(20) /* {mark} */"));
+            let running = start(victim, format!("SELECT SLEEP(60) /* {mark} */"));
             runs_on_servers(env, &mark)?;
             let started = Instant::now();
             killer.run(&format!("KILL QUERY {id}"))?;
             let (mut victim, answer) = running.join().map_err(|_| "panicked")??;
-            ensure!(started.elapsed() < Duration::from_secs(3), "ended after {:?}", started.elapsed());
+            ensure!(started.elapsed() < PATIENCE, "ended after {:?}", started.elapsed());
             ensure!(super::is_interrupted(&answer), "same worker {same_worker}: {answer:?}");
             let value = victim.value("SELECT 'on'")?;
             ensure!(value == "on", "the session goes on: {value}");
@@ -80,7 +80,7 @@ fn kill_connection(env: &Env) -> CaseResult {
             let id = victim.id();
             let mut killer = pair(weir.addr(), Account::APP, &victim, same_worker)?;
             let mark = format!("{schema}_{same_worker}_{}", command.len());
-            let running = start(victim, format!("SELECT SLEEP(20) /* {mark} */"));
+            let running = start(victim, format!("SELECT SLEEP(60) /* {mark} */"));
             runs_on_servers(env, &mark)?;
             killer.run(&format!("{command} {id}"))?;
             let started = Instant::now();
@@ -91,12 +91,8 @@ fn kill_connection(env: &Env) -> CaseResult {
                     ensure!(victim.ping().is_err(), "{command}: the session is still open");
                 }
             }
-            ensure!(
-                started.elapsed() < Duration::from_secs(3),
-                "{command}: ended after {:?}",
-                started.elapsed()
-            );
-            gone_from_servers(env, &mark, Duration::from_secs(2))?;
+            ensure!(started.elapsed() < PATIENCE, "{command}: ended after {:?}", started.elapsed());
+            gone_from_servers(env, &mark, PATIENCE)?;
         }
     }
     let mut killer = Session::open(weir.addr(), &schema)?;
@@ -116,7 +112,7 @@ fn kill_of_others(env: &Env) -> CaseResult {
             let id = victim.id();
             let mut stranger = pair(weir.addr(), Account::APP2, &victim, same_worker)?;
             let mark = format!("{schema}_{same_worker}_{}", command.len());
-            let running = start(victim, format!("SELECT SLEEP(1.5), 'whole' /* {mark} */"));
+            let running = start(victim, format!("SELECT SLEEP(5), 'whole' /* {mark} */"));
             runs_on_servers(env, &mark)?;
             let refused = stranger.query(&format!("{command} {id}"))?;
             ensure!(refused.error() == Some(1095), "{command}, same worker {same_worker}: {refused:?}");
@@ -144,9 +140,9 @@ fn kill_user(env: &Env) -> CaseResult {
     killer.refused(&format!("KILL USER {}", Account::APP2.user), 1095)?;
     let done = killer.run(&format!("KILL USER '{}'", Account::APP.user))?;
     ensure!(done.affected_rows == 6, "KILL USER: {done:?}");
-    thread::sleep(Duration::from_millis(200));
     for victim in victims.iter_mut().chain([&mut killer]) {
-        ensure!(victim.ping().is_err(), "session {} survived KILL USER", victim.id());
+        let what = format!("session {} is closed by KILL USER", victim.id());
+        eventually(&what, PATIENCE, || Ok(victim.ping().is_err()))?;
     }
     for other in &mut others {
         other.ping()?.done()?;
@@ -162,8 +158,11 @@ fn kill_of_a_waiter(env: &Env) -> CaseResult {
     holder.run("BEGIN")?;
     holder.run("SELECT 1 FOR UPDATE")?;
     let waiting = start(waiter, "SELECT 'served'".to_owned());
-    thread::sleep(Duration::from_millis(200));
-    holder.run(&format!("KILL QUERY {id}"))?;
+    while !waiting.is_finished() {
+        // Until the statement has come, there is nothing to kill.
+        holder.run(&format!("KILL QUERY {id}"))?;
+        thread::sleep(Duration::from_millis(50));
+    }
     let (mut waiter, answer) = waiting.join().map_err(|_| "panicked")??;
     ensure!(answer.error() == Some(1317), "{answer:?}");
     holder.run("COMMIT")?;
@@ -189,8 +188,7 @@ fn kill_of_idle_and_self(env: &Env) -> CaseResult {
         let value = idle.value("SELECT SLEEP(0.05)")?;
         ensure!(value == "0", "the statement after a lost KILL QUERY, in a transaction: {value}");
         other.run(&format!("KILL {}", idle.id()))?;
-        thread::sleep(Duration::from_millis(200));
-        ensure!(idle.ping().is_err(), "an idle session survived KILL");
+        eventually("an idle session is closed by KILL", PATIENCE, || Ok(idle.ping().is_err()))?;
     }
     let own = killer.id();
     killer.refused(&format!("KILL QUERY {own}"), 1317)?;

@@ -12,7 +12,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("wire::warnings_behind_statements_without_tables_on_mariadb", |env| {
             // While a text PREPARE holds the connection, the other client is refused soon.
             let weir = env.narrow_weir_with(&[1], 1, |config| {
-                config.variable("connect_timeout_server_max", 150);
+                config.variable("connect_timeout_server_max", 1000);
             })?;
             warnings(&(weir, env.cluster()?.node(1).addr(), env.schema()?), &[ANYWHERE, OF_MARIADB].concat())
         }),
