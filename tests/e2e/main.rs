@@ -19,6 +19,7 @@ mod completion;
 mod consistency_variables;
 mod deadlocks;
 mod diagnostics;
+mod discovery;
 mod disk;
 mod drain;
 mod drivers;
@@ -102,6 +103,7 @@ fn cases() -> Vec<Case> {
         consistency_variables::trials(),
         deadlocks::trials(),
         diagnostics::trials(),
+        discovery::trials(),
         disk::trials(),
         drain::trials(),
         drivers::trials(),

@@ -355,6 +355,19 @@ fn numbers_of_one_row(place: &Place<'_>) -> CaseResult {
         );
     }
     ensure!(place.count(REPLAYED)? == replayed + 4, "not all ran again");
+    // A number that is that of another row.
+    client
+        .run("CREATE TABLE hits (id INT AUTO_INCREMENT PRIMARY KEY, url CHAR(1) UNIQUE, src INT, n INT)")?;
+    client.run("INSERT INTO hits VALUES (1, 'a', 0, 41), (42, 'z', 0, 41)")?;
+    client.run("BEGIN")?;
+    client.run("INSERT INTO t (v) VALUES (1)")?;
+    let hit = "INSERT INTO hits (url, src) VALUES ('a', LAST_INSERT_ID()) ON DUPLICATE KEY UPDATE n = LAST_INSERT_ID(n + 1)";
+    let counted = client.query(hit)?.done()?.insert_id;
+    ensure!(counted == 42, "{counted}");
+    place.kill()?;
+    client.run("COMMIT")?;
+    let counts = place.rows("SELECT n FROM hits ORDER BY id")?;
+    ensure!(counts == ["42", "41"], "{counts:?}");
     Ok(())
 }
 

@@ -35,6 +35,26 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// What adds rows to a table of a module that is in force, and to what is being edited of it. Comes back with warnings, or
+    /// with why nothing has changed.
+    pub fn adder(&self) -> impl Fn(Module, TableRows) -> Result<Vec<String>, Vec<String>> + Send + use<> {
+        let shared = self.shared.clone();
+        move |module, added| {
+            let as_text = |error: weir_store::StoreError| vec![error.to_string()];
+            let _one_at_a_time = shared.loading();
+            let mut rows = shared.store().rows_of(&[module], Layer::Runtime).map_err(as_text)?;
+            rows.append(added.clone());
+            let prepared = shared.store().prepare_rows(&[module], rows);
+            let loaded =
+                prepared.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+            let warnings = shared.put_in_force(loaded, None)?;
+            shared.store().merge(&[module], &added).map_err(as_text)?;
+            Ok(warnings)
+        }
+    }
+}
+
 impl AdminShared {
     /// Has the running Weir go by a configuration, and only then notes that it is in force; `epoch` is when it was
     /// made, if that was elsewhere. The caller holds `loading`. `Ok` has warnings.

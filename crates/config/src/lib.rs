@@ -58,7 +58,7 @@ pub use model::server_tls::TlsFiles;
 pub use model::server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use model::servers::{MysqlServer, ServerStatus};
 pub use model::sockets::{CONTROL_SOCKET, Collision, Setting};
-pub use model::topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
+pub use model::topology_table::{Assist, AutoDiscover, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use model::users::{IsolationLevel, MysqlUser};
 pub use read::cnf::{CnfFile, RowLines, read_cnf};
 pub use read::file::FILE_SIZE_BYTES_MAX;

@@ -6,12 +6,7 @@ use std::path::Path;
 use toml_edit::Value;
 
 use crate::cluster::Kind;
-use crate::proposal::{AdminPasswords, Proposal, Purpose, Row, hostgroup};
-
-/// The accounts of the admin port, as ProxySQL calls them.
-pub const ADMIN: &str = "admin";
-/// The one that may look at statistics.
-pub const STATS: &str = "stats";
+use crate::proposal::{AdminCredentials, Proposal, Purpose, Row, hostgroup};
 
 /// What the file says beside the proposal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,12 +55,9 @@ pub fn config_text(proposal: &Proposal, places: Places<'_>) -> String {
 fn admin(proposal: &Proposal, listen: Option<&str>) -> String {
     let mut pairs: Vec<(&str, String)> = Vec::new();
     pairs.extend(listen.map(|listen| ("mysql_ifaces", string(listen))));
-    if let Some(AdminPasswords { admin, stats }) = &proposal.admin {
-        for (name, account, password) in
-            [("admin_credentials", ADMIN, admin), ("stats_credentials", STATS, stats)]
-        {
-            pairs.push((name, string(&format!("{account}:{}", password.expose()))));
-        }
+    let AdminCredentials { admin, stats } = &proposal.admin;
+    for (name, credentials) in [("admin_credentials", admin), ("stats_credentials", stats)] {
+        pairs.extend(credentials.as_ref().map(|credentials| (name, string(credentials.expose()))));
     }
     if pairs.is_empty() { String::new() } else { format!("admin_variables = {}\n", inline(&pairs)) }
 }
@@ -122,6 +114,10 @@ fn topology(proposal: &Proposal) -> String {
             pairs.push((user, string(&account.user)));
             pairs.push((password, string(account.password.expose())));
         }
+    }
+    // Replicas that are new are known to servers only that show them to the monitor's account.
+    if matches!(proposal.kind, Kind::Galera { .. } | Kind::Group { .. }) {
+        pairs.push(("auto_discover", string("tell")));
     }
     if pairs.len() == 1 || proposal.kind == Kind::Single {
         return String::new();

@@ -64,7 +64,7 @@ pub fn fuzz_facts(data: &[u8]) {
         known_passwords: BTreeMap::new(),
         users: Vec::new(),
         follows_accounts: false,
-        admin: Some(crate::AdminWish::Make),
+        admin: crate::AdminWish { has_port: true, ..crate::AdminWish::default() },
         ssl_mode: SslMode::Preferred,
         ssl_ca: None,
     };

@@ -12,9 +12,11 @@
 //! Proposal::new()    hostgroups, weights, accounts with the statements that make them, and why each is needed
 //!    │
 //! config_text()      weir.toml
+//!
+//! MemberWatch        in front of a cluster that is known: does it have the members that are configured?
 //! ```
 //!
-//! Everything but [`walk`] and [`creation`] is a pure function.
+//! Everything but [`walk`], [`creation`] and [`MemberWatch`] is a pure function.
 
 pub mod address;
 mod cluster;
@@ -24,19 +26,23 @@ pub mod facts;
 mod findings;
 #[doc(hidden)]
 pub mod fuzzing;
+mod membership;
 mod proposal;
 mod service;
 mod walk;
+mod watch;
 
 pub use address::{ServerUrl, SslMode, UrlError};
 pub use cluster::{Cluster, Kind, Member, Refusal, Remark};
-pub use config_text::{ADMIN, Places, STATS, config_text};
+pub use config_text::{Places, config_text};
 pub use facts::Facts;
 pub use findings::{Findings, NamedBy, Server, Unreached};
+pub use membership::{Difference, differences};
 pub use proposal::{
-    AccountPlan, AdminPasswords, AdminWish, AppUser, Grant, Proposal, ProposalError, Purpose, Row, Statement,
-    Trust, Wishes, hostgroup,
+    AccountPlan, AdminCredentials, AdminWish, AppUser, Grant, Proposal, ProposalError, Purpose, Row,
+    Statement, Trust, Wishes, hostgroup,
 };
 pub use service::service_unit;
-pub use walk::{Dialling, Limits, WalkError, walk};
+pub use walk::{Dialling, Limits, WalkError, walk, walk_from};
+pub use watch::{Dial, KnownDifferences, MemberWatch, Watched, WatchedCluster};
 pub use weir_eviction::MEASURED_OPTIONS;

@@ -53,8 +53,8 @@ pub struct Wishes {
     pub users: Vec<AppUser>,
     /// The servers' own accounts may log in at Weir.
     pub follows_accounts: bool,
-    /// The admin port, if there is one.
-    pub admin: Option<AdminWish>,
+    /// Who may log in at the admin port.
+    pub admin: AdminWish,
     /// Whether connections to servers are encrypted.
     pub ssl_mode: SslMode,
     /// By whose certificates.
@@ -78,21 +78,31 @@ pub enum Trust {
 }
 
 /// Who may log in at the admin port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminWish {
-    /// `admin` and `stats`, with new passwords.
-    Make,
-    /// The same, with these: they were made before.
-    Keep(AdminPasswords),
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminWish {
+    /// There is one, at which nobody is to have a password that everybody knows.
+    pub has_port: bool,
+    /// Accounts of before, which are kept.
+    pub known: AdminCredentials,
 }
 
-/// The passwords of `admin` and `stats` at the admin port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminPasswords {
-    /// Of `admin`, who may change everything, and sees the passwords of the configuration.
-    pub admin: Secret,
-    /// Of `stats`, who may look at statistics.
-    pub stats: Secret,
+/// The accounts of the admin port, as `NAME:PASSWORD` with `;` between them; none: ProxySQL's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminCredentials {
+    /// Who may change everything, and sees the passwords of the configuration.
+    pub admin: Option<Secret>,
+    /// Who may look at statistics.
+    pub stats: Option<Secret>,
+}
+
+impl AdminWish {
+    fn credentials(&self, secret: &mut dyn FnMut() -> Secret) -> AdminCredentials {
+        let mut of = |name: &str, known: &Option<Secret>| {
+            let known = known.clone();
+            known.or_else(|| self.has_port.then(|| Secret::new(format!("{name}:{}", secret().expose()))))
+        };
+        AdminCredentials { admin: of("admin", &self.known.admin), stats: of("stats", &self.known.stats) }
+    }
 }
 
 /// An application's account, which exists on the servers.
@@ -121,8 +131,8 @@ pub struct Proposal {
     pub follows_accounts: bool,
     /// The applications' accounts that are named.
     pub users: Vec<AppUser>,
-    /// Who may log in at the admin port, if there is one.
-    pub admin: Option<AdminPasswords>,
+    /// Who may log in at the admin port.
+    pub admin: AdminCredentials,
     /// `weir_topology.prefer_segment`
     pub prefer_segment: Option<u8>,
     /// `weir_topology.assist` is off.
@@ -220,10 +230,7 @@ impl Proposal {
         let misses =
             (wishes.assist && !is_trial && !wants_assist).then(|| missed_by_assist(findings, cluster));
         let remarks = cluster.remarks.iter().cloned().chain(obstacles).chain(misses.flatten()).collect();
-        let admin = wishes.admin.clone().map(|wish| match wish {
-            AdminWish::Keep(passwords) => passwords,
-            AdminWish::Make => AdminPasswords { admin: secret(), stats: secret() },
-        });
+        let admin = wishes.admin.credentials(secret);
         Ok(Self {
             title: cluster.title(),
             kind: cluster.kind,
@@ -251,7 +258,8 @@ impl Proposal {
         masked.accounts.iter_mut().for_each(|plan| plan.password = dots());
         masked.users.iter_mut().for_each(|user| user.password = dots());
         masked.monitor.password = dots();
-        masked.admin = masked.admin.map(|_| AdminPasswords { admin: dots(), stats: dots() });
+        let AdminCredentials { admin, stats } = &mut masked.admin;
+        [admin, stats].into_iter().flatten().for_each(|known| *known = dots_of_all(known));
         masked
     }
 
@@ -259,6 +267,12 @@ impl Proposal {
     pub fn account(&self, purpose: Purpose) -> Option<&AccountPlan> {
         self.accounts.iter().find(|plan| plan.purpose == purpose)
     }
+}
+
+/// `admin:...;radmin:...`
+fn dots_of_all(credentials: &Secret) -> Secret {
+    let names = credentials.expose().split(';').map(|one| one.split(':').next().unwrap_or_default());
+    Secret::new(names.map(|name| format!("{}:...", name.trim())).collect::<Vec<_>>().join(";"))
 }
 
 /// Whether a dead node could be evicted at all: all members must be known and asked.

@@ -19,10 +19,11 @@ const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 pub fn service_unit(program: &Path, config: &Path, datadir: Option<&Path>) -> String {
     // Escapes of systemd.unit(5), "Specifiers", and of systemd.service(5), "Command lines".
     let escaped = |path: &Path| {
-        let text = path.display().to_string().replace('\\', "\\\\").replace('%', "%%").replace('$', "$$");
+        let text = path.display().to_string().replace('\\', "\\\\").replace('%', "%%");
         if text.contains([' ', '"', '\'']) { format!("\"{}\"", text.replace('"', "\\\"")) } else { text }
     };
-    let mut unit = UNIT.replace(PROGRAM, &escaped(program)).replace(CONFIG, &escaped(config));
+    let in_command = |path: &Path| escaped(path).replace('$', "$$");
+    let mut unit = UNIT.replace(PROGRAM, &in_command(program)).replace(CONFIG, &in_command(config));
     if let Some(datadir) = datadir {
         unit = unit.replace(STATE, &format!("{STATE}ReadWritePaths={}\n", escaped(datadir)));
     }

@@ -59,6 +59,9 @@ pub struct Dialling {
 /// Why nothing was found.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkError {
+    /// There is no server to begin with.
+    #[error("no server is configured")]
+    Nowhere,
     /// The first server does not answer, or does not let us in.
     #[error("{endpoint}: {reason}")]
     Start {
@@ -80,9 +83,22 @@ pub fn walk(
     dial: &(dyn Fn(&Endpoint) -> Result<Dialling, String> + Sync),
     limits: &Limits,
 ) -> Result<Findings, WalkError> {
+    walk_from(&BTreeSet::from([start.clone()]), dial, limits)
+}
+
+/// The same from several servers of one cluster; the first that was reached counts as the one that the user has named.
+///
+/// # Errors
+/// If none of them can be asked.
+pub fn walk_from(
+    starts: &BTreeSet<Endpoint>,
+    dial: &(dyn Fn(&Endpoint) -> Result<Dialling, String> + Sync),
+    limits: &Limits,
+) -> Result<Findings, WalkError> {
     let begun = Instant::now();
     let mut visits: BTreeMap<Endpoint, Visit> = BTreeMap::new();
-    let mut open = BTreeMap::from([(start.clone(), BTreeSet::from([(NamedBy::User, None)]))]);
+    let by_user = || BTreeSet::from([(NamedBy::User, None)]);
+    let mut open: BTreeMap<_, _> = starts.iter().map(|start| (start.clone(), by_user())).collect();
     let mut cut_off = None;
     while !open.is_empty() {
         let room = limits.addresses_max.saturating_sub(visits.len());
@@ -112,6 +128,9 @@ pub fn walk(
     if !limits.asks_binlog_readers {
         visits.extend(guesses(&visits));
     }
+    let is_reached = |start: &&Endpoint| visits.get(*start).is_some_and(|visit| visit.outcome.is_ok());
+    let start = starts.iter().find(is_reached).or(starts.first());
+    let Some(start) = start else { return Err(WalkError::Nowhere) };
     let Some(mut findings) = Findings::merge(start, &visits) else {
         let outcome = visits.remove(start).map(|visit| visit.outcome);
         let reason = outcome.and_then(Result::err).unwrap_or_else(|| "it was not asked".to_owned());

@@ -54,7 +54,7 @@ fn the_last_insert_id_of_others_is_not_the_transactions() {
     assert!(own.contains(&"SET SESSION last_insert_id=0"), "{own:?}");
 }
 
-/// A read that was broken off ends otherwise when it runs again; it has told nothing of its rows.
+/// A read that was broken off ends otherwise when it runs again; its client has learnt nothing.
 #[test]
 fn a_read_that_was_broken_off_is_not_repeated() {
     let mut cluster = Cluster::new();

@@ -25,6 +25,9 @@ pub trait RunningState: Debug + Send + Sync {
 
     /// By writer hostgroup: the switchovers that others have left behind, in words.
     fn unfinished_switchovers(&self) -> BTreeMap<u32, String>;
+
+    /// By writer hostgroup: servers of which cluster and configuration do not say the same, and what is so.
+    fn discovered(&self) -> BTreeMap<u32, Vec<(Endpoint, String)>>;
 }
 
 /// The sources of all figures. Cheap to clone.

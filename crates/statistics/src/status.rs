@@ -80,6 +80,9 @@ pub struct ClusterStatus {
     /// this one, and a server could not be told.
     #[serde(default)]
     pub unfinished_switchover: Option<String>,
+    /// Servers of which the cluster and the configuration do not say the same, and what is so.
+    #[serde(default)]
+    pub discovered: Vec<(String, String)>,
     /// Other Weirs in front of the cluster that have been heard of lately.
     #[serde(default)]
     pub other_weirs: Vec<String>,
@@ -173,8 +176,14 @@ impl Statistics {
     /// The clusters of now.
     pub fn clusters(&self) -> Vec<ClusterStatus> {
         let unfinished = self.state.unfinished_switchovers();
+        let mut discovered = self.state.discovered();
+        let mut of_cluster = |hostgroup| {
+            let found = discovered.remove(&hostgroup).unwrap_or_default();
+            found.into_iter().map(|(server, text)| (server.to_string(), text)).collect()
+        };
         let status = |group: &Group| ClusterStatus {
             unfinished_switchover: unfinished.get(&group.writer_hostgroup).cloned(),
+            discovered: of_cluster(group.writer_hostgroup),
             ..cluster_status(group)
         };
         self.roles.latest().groups.iter().map(status).collect()
@@ -305,6 +314,7 @@ pub fn cluster_status(group: &Group) -> ClusterStatus {
         epoch_trouble: group.epoch_trouble.as_ref().map(ToString::to_string),
         sends_no_writes: group.sends_no_writes(),
         unfinished_switchover: None,
+        discovered: Vec::new(),
         other_weirs: live.iter().map(ToString::to_string).collect(),
         silent_weirs: peers.filter(|name| !live.contains(name)).map(ToString::to_string).collect(),
         assist: group.assist.as_deref().map(str::to_owned),

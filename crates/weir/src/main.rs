@@ -34,6 +34,7 @@ mod takeover;
 mod tls;
 mod topology_log;
 mod user_directory;
+mod watched_members;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

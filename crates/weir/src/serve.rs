@@ -21,6 +21,7 @@ use signal_hook::iterator::Signals;
 use weir_accounts::AccountWatch;
 use weir_admin::Admin;
 use weir_config::{Config, ConfigError, InForce};
+use weir_discovery::MemberWatch;
 use weir_http::{Finish, HttpError};
 use weir_monitor::{LatestRoles, Monitor};
 use weir_operations::{DrainedServers, DrainedServersError, Notice, Operations};
@@ -154,9 +155,10 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
 }
 
 struct Server {
-    /// This one, the synchronisation with other proxies and the history: none when they are another process's business.
+    /// This one and the next three: none when they are another process's business.
     reloader: Option<Reloader>,
     proxy_sync: Option<ProxySync>,
+    member_watch: Option<MemberWatch>,
     history: Option<HistoryWriter>,
     admin: Arc<Admin>,
     config: Config,

@@ -140,6 +140,9 @@ fn put_cluster(cluster: &ClusterStatus, out: &mut impl Write) -> io::Result<()> 
     if let Some(trouble) = &cluster.epoch_trouble {
         writeln!(out, "  {trouble}")?;
     }
+    for (server, what) in &cluster.discovered {
+        writeln!(out, "  {server}: {what}")?;
+    }
     if let Some(unfinished) = &cluster.unfinished_switchover {
         writeln!(out, "  unfinished switchover: {unfinished}")?;
     }

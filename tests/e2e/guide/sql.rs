@@ -42,6 +42,7 @@ const BLOCKS: &[(&str, &str, Place)] = &[
     ("consistency.md", "SELECT * FROM stats_weir_reads", Place::Admin),
     ("gtids.md", "SELECT * FROM stats_mysql_gtid_executed", Place::Admin),
     ("accounts.md", "SELECT * FROM stats_weir_accounts", Place::Admin),
+    ("discovery.md", "SELECT * FROM stats_weir_discovered_servers", Place::Admin),
     // The last one: afterwards the admin port has other accounts.
     ("proxies.md", "SET admin-admin_credentials", Place::Admin),
 ];

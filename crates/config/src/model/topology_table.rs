@@ -46,6 +46,20 @@ pub struct WeirTopology {
     /// Whether a replica is made the writer when the writer is lost, with `mysql_replication_hostgroups`. Off by default:
     /// writes that no replica has received are lost then.
     pub auto_failover: bool,
+    /// What is done about members of the cluster that are not configured, default [`AutoDiscover::Off`].
+    pub auto_discover: AutoDiscover,
+}
+
+/// What is done about members of a cluster that are not configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AutoDiscover {
+    /// Nobody looks for them.
+    #[default]
+    Off,
+    /// They are told.
+    Tell,
+    /// They are added.
+    Follow,
 }
 
 /// When a Galera cluster is helped to get rid of a node.
@@ -86,6 +100,7 @@ impl WeirTopology {
             switchover_account: None,
             replication_account: None,
             auto_failover: false,
+            auto_discover: AutoDiscover::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use weir_topology::{Choices, DonorReads, EpochUse, Failback, ReadOnlyCheck};
 use crate::field::fields::{Fields, Row};
 use crate::model::clusters::{ClusterHostgroup, GALERA, GROUP_REPLICATION, REPLICATION};
 use crate::model::config::Config;
-use crate::model::topology_table::{Assist, OwnAccount, WeirTopology};
+use crate::model::topology_table::{Assist, AutoDiscover, OwnAccount, WeirTopology};
 use crate::read::servers::required_hostgroup;
 use crate::report::error::Report;
 use crate::value::limits::{PASSWORD_BYTES_MAX, USERNAME_CHARS_MAX};
@@ -37,6 +37,12 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
         switchover_account: account(&mut f, "switchover_username", "switchover_password"),
         replication_account: account(&mut f, "replication_username", "replication_password"),
         auto_failover: f.boolean("auto_failover", defaults.auto_failover),
+        auto_discover: word(
+            &mut f,
+            "auto_discover",
+            &[("off", AutoDiscover::Off), ("tell", AutoDiscover::Tell), ("follow", AutoDiscover::Follow)],
+            defaults.auto_discover,
+        ),
         ..defaults
     };
     if let Some(id) = writer_hostgroup {

@@ -19,7 +19,7 @@ fn wishes() -> Wishes {
         known_passwords: BTreeMap::new(),
         users: vec![AppUser { name: "app".to_owned(), password: Secret::new("it's \"x\" \\") }],
         follows_accounts: false,
-        admin: None,
+        admin: AdminWish::default(),
         ssl_mode: SslMode::Preferred,
         ssl_ca: None,
     }
@@ -54,20 +54,27 @@ fn statements(proposal: &Proposal) -> Vec<String> {
 
 #[test]
 fn the_admin_port_gets_passwords_that_nobody_knows() {
-    let proposal = propose(&three_nodes(), &Wishes { admin: Some(AdminWish::Make), ..wishes() });
-    let made = proposal.admin.clone().unwrap();
-    assert_ne!(made.admin, made.stats);
+    let with_port = |known| Wishes { admin: AdminWish { has_port: true, known }, ..wishes() };
+    let proposal = propose(&three_nodes(), &with_port(AdminCredentials::default()));
+    let made = proposal.admin.clone();
+    let texts = [&made.admin, &made.stats].map(|made| made.as_ref().unwrap().expose());
     let admin = read(&proposal).admin;
-    let told = |accounts: &[weir_config::AdminAccount]| {
-        accounts.iter().map(|row| (row.username.clone(), row.password.clone())).collect::<Vec<_>>()
-    };
-    assert_eq!(told(&admin.admin_credentials), [("admin".to_owned(), made.admin.clone())]);
-    assert_eq!(told(&admin.stats_credentials), [("stats".to_owned(), made.stats.clone())]);
-    let shown = config_text(&proposal.masked(), Places::default());
-    assert!(!shown.contains(made.admin.expose()) && !shown.contains(made.stats.expose()), "{shown}");
-    let kept = Wishes { admin: Some(AdminWish::Keep(made.clone())), ..wishes() };
-    assert_eq!(propose(&three_nodes(), &kept).admin, Some(made));
-    assert_eq!(propose(&three_nodes(), &wishes()).admin, None);
+    for (accounts, text, name) in
+        [(&admin.admin_credentials, texts[0], "admin"), (&admin.stats_credentials, texts[1], "stats")]
+    {
+        let [account] = &accounts[..] else { panic!("{accounts:?}") };
+        assert_eq!((account.username.as_str(), account.is_default()), (name, false));
+        assert_eq!(text, format!("{name}:{}", account.password.expose()));
+        assert!(!config_text(&proposal.masked(), Places::default()).contains(account.password.expose()));
+    }
+    assert_eq!(propose(&three_nodes(), &wishes()).admin, AdminCredentials::default());
+    // Whoever was there stays, and only what everybody knows is made.
+    let known = AdminCredentials { admin: Some(Secret::new("ops:x;radmin:y")), stats: None };
+    let kept = propose(&three_nodes(), &with_port(known.clone()));
+    assert_eq!(kept.admin.admin, known.admin);
+    assert!(kept.admin.stats.is_some());
+    let shown = config_text(&kept.masked(), Places::default());
+    assert!(shown.contains("\"ops:...;radmin:...\""), "{shown}");
 }
 
 #[test]

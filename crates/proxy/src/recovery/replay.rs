@@ -9,6 +9,7 @@ use weir_sql::{Access, Effects, Kind};
 use crate::context::Context;
 use crate::keys::{Nanos, ServerIndex};
 use crate::plan::execution_plan::CommandKind;
+use crate::plan::repetition::Repetition;
 use crate::recovery::connection_lost::AfterLoss;
 use crate::session::Session;
 use crate::session::execution::{Ending, Lost};
@@ -68,7 +69,9 @@ impl Session {
         let statement = self.prepared.all.get(&self.execution.text.statement_id);
         let is_all = statement
             .is_none_or(|statement| statement.own.is_none() && statement.long_data == LongData::None);
-        if let Some(log) = self.transaction.log.as_mut().filter(|_| !is_all) {
+        let is_apart = self.stay.detour.is_some()
+            || self.execution.plan.repetition(self.tracked.is_text_certain) == Repetition::Apart;
+        if let Some(log) = self.transaction.log.as_mut().filter(|_| !is_all && !is_apart) {
             log.block(Obstacle::Statement);
         }
     }

@@ -351,13 +351,22 @@ pub(crate) struct ReplyDigest {
     filled: usize,
     /// Definitions of columns come, not rows.
     is_in_definitions: bool,
+    /// A result has begun.
+    pub has_result: bool,
     random: RandomState,
 }
 
 impl Default for ReplyDigest {
     fn default() -> Self {
         let random = RandomState::default();
-        Self { hasher: random.build_hasher(), tail: [0; BLOCK], filled: 0, is_in_definitions: false, random }
+        Self {
+            hasher: random.build_hasher(),
+            tail: [0; BLOCK],
+            filled: 0,
+            is_in_definitions: false,
+            has_result: false,
+            random,
+        }
     }
 }
 
@@ -366,7 +375,7 @@ impl ReplyDigest {
     pub(crate) fn restart(&mut self) {
         self.hasher = self.random.build_hasher();
         self.filled = 0;
-        self.is_in_definitions = false;
+        (self.is_in_definitions, self.has_result) = (false, false);
     }
 
     /// Bytes that the client gets as they are.
@@ -398,7 +407,7 @@ impl ReplyDigest {
             Step::Pass(_) if self.is_in_definitions => self.take_definitions(bytes),
             Step::Pass(_) => self.take(bytes),
             Step::Control(Control::ColumnCount, _) => {
-                self.is_in_definitions = true;
+                (self.is_in_definitions, self.has_result) = (true, true);
                 self.take(bytes);
             }
             Step::Control(Control::Ok | Control::ResultEnd, _) => {

@@ -175,9 +175,9 @@ impl Pools {
             _ if matches!(session.execution.ending, Ending::Err(_)) && may_write && !log.keeps_to_itself => {
                 log.block(Obstacle::Statement);
             }
-            // Somebody's time or patience was over, or a lock was taken: that says nothing of its rows.
+            // Somebody's time or patience was over, or a lock was taken: its client has learnt nothing.
             _ if matches!(session.execution.ending, Ending::Err(code) if BROKEN_OFF.contains(&code))
-                && !may_write => {}
+                && !(may_write || log.digest.has_result) => {}
             (Repetition::Apart, _) => {}
             _ if asks_for_id && log.begun_with_id.is_none() && log.told_before(usize::MAX).is_none() => {
                 log.block(Obstacle::EarlierStatement);
@@ -186,19 +186,8 @@ impl Pools {
             _ if session.input.command_bytes > bytes_max => log.block(Obstacle::TooLong),
             (_, Some(obstacle)) => log.block(obstacle),
             (Repetition::Again | Repetition::Begins, None) => {
-                let told = match session.execution.ending {
-                    Ending::Ok { insert_id, .. } => insert_id,
-                    _ => 0,
-                };
-                let insert_id = if matches!(kind, Kind::Insert | Kind::Replace) { told } else { 0 };
                 let (state, execution) = (session.tracked.state.clone(), session.logged_execution());
-                let statement = session.execution.plan.statement();
-                let sets_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET);
-                let traits = Traits {
-                    asks_for_id,
-                    has_hidden_code: statement.hidden_code,
-                    leaves_id: if sets_id { told } else { 0 },
-                };
+                let (insert_id, traits) = session.numbering_of_statement();
                 log.add(state, execution, (insert_id, traits), bytes_max, |out| session.put_logged(out));
             }
         }
@@ -207,6 +196,28 @@ impl Pools {
 }
 
 impl Session {
+    /// The AUTO_INCREMENT value that its statement has been given, and what of it matters to those behind it.
+    fn numbering_of_statement(&self) -> (u64, Traits) {
+        let statement = self.execution.plan.statement();
+        let (told, updates) = match self.execution.ending {
+            Ending::Ok { insert_id, affected_rows, has_info, .. } => {
+                (insert_id, statement.kind == Kind::Insert && affected_rows != 1 && !has_info)
+            }
+            _ => (0, false),
+        };
+        // Of ON DUPLICATE KEY UPDATE n = LAST_INSERT_ID(n + 1) it is the number of no row: set, it could hit another one.
+        let gives_number = matches!(statement.kind, Kind::Insert | Kind::Replace)
+            && !updates
+            && !(statement.kind == Kind::Insert && statement.assigns_insert_id);
+        let sets_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET);
+        let traits = Traits {
+            asks_for_id: statement.uses.contains(Uses::LAST_INSERT_ID),
+            has_hidden_code: statement.hidden_code,
+            leaves_id: if sets_id { told } else { 0 },
+        };
+        (if gives_number { told } else { 0 }, traits)
+    }
+
     /// Its LAST_INSERT_ID(); none if only a server knows it, or nobody.
     fn known_insert_id(&self) -> Option<u64> {
         let diagnostics = &self.diagnostics;

@@ -96,6 +96,7 @@ fn few_rows(table: &str, statistics: &Statistics) -> Option<Rows> {
         // Weir forgets no client for its errors.
         "stats_mysql_client_host_cache" => Vec::new(),
         "stats_weir_accounts" => accounts::accounts(&collector.users()),
+        "stats_weir_discovered_servers" => servers::discovered(&statistics.state.discovered()),
         "stats_weir_addresses" => servers::addresses(&statistics.state.addresses()),
         "stats_weir_reads" => reads::reads(&collector.report(ReportPart::Servers)),
         "stats_weir_coverage" => reads::coverage(&collector.report(ReportPart::Servers)),

@@ -1,5 +1,7 @@
 //! Fills `runtime_mysql_servers`: the hostgroup and the state of each server now, not what was configured.
 
+use std::collections::BTreeMap;
+
 use weir_config::Config;
 use weir_monitor::{ServerAddress, ServerAddresses};
 use weir_topology::{Endpoint, Place, Reason, Roles, ServerRegistry, Status};
@@ -44,6 +46,14 @@ pub(super) fn gtid_executed(roles: &Roles, registry: &ServerRegistry) -> Rows {
         Some(vec![text(&*endpoint.host), integer(endpoint.port), text(shown.executed), integer(shown.events)])
     };
     servers.into_iter().filter_map(row).collect()
+}
+
+/// `stats_weir_discovered_servers`: of which servers cluster and configuration do not say the same.
+pub(super) fn discovered(found: &BTreeMap<u32, Vec<(Endpoint, String)>>) -> Rows {
+    let row = |hostgroup: u32, (server, what): &(Endpoint, String)| {
+        vec![integer(hostgroup), text(&*server.host), integer(server.port), text(what.as_str())]
+    };
+    found.iter().flat_map(|(hostgroup, servers)| servers.iter().map(|found| row(*hostgroup, found))).collect()
 }
 
 /// `stats_weir_addresses`: where servers are spoken to, and what else their names mean.

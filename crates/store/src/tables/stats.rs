@@ -56,6 +56,10 @@ pub(super) const TABLES: &[Declared] = &[
         &[("hostname", NAME), ("port", NUMBER), ("address", NAME), ("all_addresses", NAME), ("error", NAME)],
     ),
     table(
+        "stats_weir_discovered_servers",
+        &[("writer_hostgroup", NUMBER), ("hostname", NAME), ("port", NUMBER), ("what", NAME)],
+    ),
+    table(
         "stats_weir_reads",
         &[
             ("hostgroup", NUMBER),

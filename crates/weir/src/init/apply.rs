@@ -1,5 +1,6 @@
 //! Does what was planned, and looks at the result.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::thread;
 
@@ -47,16 +48,20 @@ pub(super) fn apply(plan: &mut Plan, args: &InitArgs) -> Result<Vec<String>, Ini
     }
     if args.systemd.is_some() && places::is_root() {
         hand_over(&plan.file)?;
-        if let Some(datadir) = &plan.datadir {
-            // The unit can't start where it is missing.
-            std::fs::create_dir_all(datadir).map_err(failed(datadir))?;
-            hand_over(datadir)?;
+        // One that is there is somebody's.
+        if let Some(datadir) = plan.datadir.as_ref().filter(|datadir| !datadir.exists())
+            && let Some((uid, gid)) = places::service_ids()
+        {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(datadir);
+            made.map_err(failed(datadir))?;
+            std::os::unix::fs::lchown(datadir, Some(uid), Some(gid)).map_err(failed(datadir))?;
+            plan.is_datadir_made = true;
         }
     }
     Ok(created)
 }
 
-/// The unit runs Weir under an account of its own, which has to read the file, and to write to its datadir.
+/// The unit runs Weir under an account of its own, which has to read the file.
 fn hand_over(file: &Path) -> Result<(), InitError> {
     let Some((uid, gid)) = places::service_ids() else { return Ok(()) };
     std::os::unix::fs::chown(file, Some(uid), Some(gid)).map_err(failed(file))

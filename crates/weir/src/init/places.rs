@@ -59,6 +59,10 @@ pub(super) fn next_steps(plan: &Plan, args: &InitArgs) -> Vec<String> {
                     "useradd --system --home-dir /var/lib/weir --shell /usr/sbin/nologin {user} && chown {user}: {file}"
                 ));
             }
+            if let Some(datadir) = plan.datadir.as_ref().filter(|_| !plan.is_datadir_made) {
+                let datadir = quoted(datadir);
+                steps.push(format!("install -d -o {SERVICE_USER} -g {SERVICE_USER} -m 750 {datadir}"));
+            }
             let name = unit.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             steps.push(format!("systemctl daemon-reload && systemctl enable --now {name}"));
         }

@@ -1,13 +1,14 @@
 //! Plans what is done: which accounts on which server, which files with which content. Changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use weir_config::{AdminAccount, Config, MysqlUser, OwnAccount, Password, Secret};
 use weir_discovery::creation::Origin;
 use weir_discovery::{
-    ADMIN, AdminPasswords, AdminWish, AppUser, Dialling, Places, Proposal, STATS, Server, Trust, Wishes,
-    config_text, hostgroup, service_unit,
+    AdminCredentials, AdminWish, AppUser, Dialling, Places, Proposal, Server, Trust, Wishes, config_text,
+    hostgroup, service_unit,
 };
 use weir_topology::Endpoint;
 
@@ -36,6 +37,8 @@ pub(super) struct Plan {
     pub lacks: Option<String>,
     /// Weir's own files, where they are not in the default place.
     pub datadir: Option<PathBuf>,
+    /// That directory was made, and is the unit's account's.
+    pub is_datadir_made: bool,
     /// The configuration.
     pub file: PathBuf,
     pub text: String,
@@ -91,6 +94,7 @@ impl Plan {
             other_accounts,
             lacks,
             datadir,
+            is_datadir_made: false,
             file,
             text,
             shown_text,
@@ -125,8 +129,8 @@ pub(super) struct OldFile {
     passwords: BTreeMap<String, Secret>,
     /// The applications' accounts.
     users: Vec<AppUser>,
-    /// The passwords of the admin port, where they are not those that everybody knows.
-    admin: Option<AdminPasswords>,
+    /// The accounts of the admin port, where none has a password that everybody knows.
+    admin: AdminCredentials,
 }
 
 impl OldFile {
@@ -147,37 +151,45 @@ impl OldFile {
             let config = weir_config::parse(text, &file.display().to_string());
             old.take(&config.map_err(|faults| InitError::OldFile { path: file.to_owned(), faults })?);
         }
-        // It may have been cut off, too; and it says nothing about a file that was written since.
-        let begun = new_file(file);
-        let text = std::fs::read_to_string(&begun).ok().filter(|_| !is_older(&begun, file));
-        if let Some(config) = text.and_then(|text| weir_config::parse(&text, "").ok()) {
+        // It may have been cut off, too.
+        let Some(config) = begun_by_this_user(file).and_then(|text| weir_config::parse(&text, "").ok())
+        else {
+            return Ok(old);
+        };
+        if old.text.is_none() {
             old.take(&config);
+        } else {
+            // What the file says counts, and accounts that it does not have may have been made.
+            let of_file = std::mem::replace(&mut old.passwords, passwords(&config));
+            old.passwords.extend(of_file);
         }
         Ok(old)
     }
 
     fn take(&mut self, config: &Config) {
-        self.passwords.extend(passwords(config));
+        self.passwords = passwords(config);
         self.users = config.users.iter().map(|row| user(row)).collect();
-        self.admin = admin_passwords(config).or(self.admin.take());
+        self.admin = admin_credentials(config);
     }
 }
 
-/// Whether a file was written before another one.
-fn is_older(file: &Path, other: &Path) -> bool {
-    let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
-    matches!((written(file), written(other)), (Some(file), Some(other)) if file < other)
+/// What a run that was cut off has left beside a file: nobody else's, in directories to which everybody may write.
+fn begun_by_this_user(file: &Path) -> Option<String> {
+    let begun = new_file(file);
+    let found = std::fs::symlink_metadata(&begun).ok()?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    (found.is_file() && is_own).then(|| std::fs::read_to_string(&begun).ok())?
 }
 
-/// Those of `admin` and `stats`, unless somebody has chosen other accounts.
-fn admin_passwords(config: &Config) -> Option<AdminPasswords> {
-    let of = |accounts: &[AdminAccount], name: &str| match accounts {
-        [account] if account.username == name && !account.is_default() => Some(account.password.clone()),
-        _ => None,
+/// Those of the admin port, unless one has a password that everybody knows.
+fn admin_credentials(config: &Config) -> AdminCredentials {
+    let of = |accounts: &[AdminAccount]| {
+        let is_chosen = !accounts.is_empty() && !accounts.iter().any(AdminAccount::is_default);
+        let text = |account: &AdminAccount| format!("{}:{}", account.username, account.password.expose());
+        is_chosen.then(|| Secret::new(accounts.iter().map(text).collect::<Vec<_>>().join(";")))
     };
     let variables = &config.admin;
-    let admin = of(&variables.admin_credentials, ADMIN)?;
-    Some(AdminPasswords { admin, stats: of(&variables.stats_credentials, STATS)? })
+    AdminCredentials { admin: of(&variables.admin_credentials), stats: of(&variables.stats_credentials) }
 }
 
 /// Where the configuration is until its accounts are made, and then replaces the old one.
@@ -247,8 +259,7 @@ fn wishes(args: &InitArgs, finder: &ClusterFinder, old: &OldFile) -> Result<Wish
         known_passwords: old.passwords.clone(),
         users,
         follows_accounts: !args.no_follow_accounts,
-        admin: (args.admin_listen.as_deref() != Some(""))
-            .then(|| old.admin.clone().map_or(AdminWish::Make, AdminWish::Keep)),
+        admin: AdminWish { has_port: args.admin_listen.as_deref() != Some(""), known: old.admin.clone() },
         ssl_mode: finder.url.ssl_mode,
         ssl_ca: finder.url.ssl_ca.clone(),
     })
@@ -349,7 +360,14 @@ fn unit(
     datadir: Option<&Path>,
 ) -> Result<Option<(PathBuf, String, bool)>, InitError> {
     let Some(path) = &args.systemd else { return Ok(None) };
-    let text = service_unit(&std::env::current_exe()?, &std::path::absolute(file)?, datadir);
+    let (program, file) = (std::env::current_exe()?, std::path::absolute(file)?);
+    for path in [Some(&*program), Some(&*file), datadir].into_iter().flatten() {
+        if path.to_string_lossy().contains(char::is_control) {
+            let cause = std::io::Error::other("a unit can't name it: it has a control character");
+            return Err(InitError::File { path: path.to_owned(), cause });
+        }
+    }
+    let text = service_unit(&program, &file, datadir);
     let is_written = std::fs::read_to_string(path).is_ok_and(|there| there == text);
     if path.exists() && !is_written && !args.force && !args.dry_run {
         return Err(InitError::FileExists(path.clone()));

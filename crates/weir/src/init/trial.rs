@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_config::Secret;
-use weir_discovery::{AppUser, Places, Proposal, Trust, Wishes, config_text};
+use weir_discovery::{AdminWish, AppUser, Places, Proposal, Trust, Wishes, config_text};
 
 use super::args::TrialArgs;
 use super::finder::ClusterFinder;
@@ -72,7 +72,7 @@ impl Trial {
             users,
             follows_accounts: true,
             // Whoever has an admin port asked for it, and is told of its default passwords by the log.
-            admin: None,
+            admin: AdminWish::default(),
             ssl_mode: finder.url.ssl_mode,
             ssl_ca: finder.url.ssl_ca.clone(),
         };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_admin::AdminSockets;
 use weir_config::{Config, InForce};
+use weir_discovery::{Difference, KnownDifferences, MemberWatch};
 use weir_monitor::ServerAddresses;
 use weir_operations::{Context, DrainedServers, Operations, UnfinishedSwitchovers};
 use weir_proxy::service::{Publisher, Service};
@@ -29,6 +30,7 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::server_tls::towards_proxy;
 use crate::startup::Origin;
+use crate::watched_members::WatchedMembers;
 use weir_scheduler::Scheduler;
 use weir_web::{Web, WebSource};
 
@@ -59,7 +61,9 @@ pub(super) fn start(
     let pid_file = let_clients_in(&prepared, pending, &mut service, &mut admin, origin)?;
     let publisher = service.publisher();
     let in_force = InForce::new(&prepared.config);
-    let Counting { log_writer, statistics } = Counting::begin(&prepared, &publisher, in_force.clone())?;
+    let discovered = KnownDifferences::default();
+    let of_state = (in_force.clone(), discovered.clone());
+    let Counting { log_writer, statistics } = Counting::begin(&prepared, &publisher, of_state)?;
     let Prepared { config, store, tls, names, .. } = &prepared;
     let shown = WebSource::new(statistics.clone());
     let web = Web::start(config, web, shown.clone())?;
@@ -68,6 +72,8 @@ pub(super) fn start(
     let engine = admin_setup::engine(origin, events, &publisher, &statistics, names, shown, tls.clone());
     let admin = admin_setup::open(config, admin, tls.as_ref(), store.clone(), engine)?;
     let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
+    let members = WatchedMembers { in_force: in_force.clone(), add: Box::new(admin.adder()) };
+    let member_watch = MemberWatch::start(members, discovered)?;
     let scheduler = Scheduler::start(config)?;
     let config_sender = ConfigSender::new(events.clone(), &config.datadir, names);
     let reloader = Reloader::start(origin.clone(), store.clone(), config_sender, admin.clone())?;
@@ -81,6 +87,7 @@ pub(super) fn start(
     let server = Server {
         reloader: Some(reloader),
         proxy_sync: Some(proxy_sync),
+        member_watch: Some(member_watch),
         history: Some(history),
         admin,
         config: prepared.config,
@@ -192,13 +199,18 @@ struct Counting {
 }
 
 impl Counting {
-    fn begin(prepared: &Prepared, publisher: &Publisher, in_force: InForce) -> Result<Self, ServeError> {
+    fn begin(
+        prepared: &Prepared,
+        publisher: &Publisher,
+        (in_force, discovered): (InForce, KnownDifferences),
+    ) -> Result<Self, ServeError> {
         let Prepared { config, snapshots, roles, names, drained, unfinished, monitor, .. } = prepared;
         let state = KnownState {
             in_force,
             names: names.clone(),
             drained: drained.clone(),
             unfinished: unfinished.clone(),
+            discovered,
         };
         let digests_max = config.variables.query_digests_max as usize;
         let collector = Arc::new(StatsCollector::new(publisher.clone(), digests_max));
@@ -228,6 +240,7 @@ struct KnownState {
     names: Names,
     drained: DrainedServers,
     unfinished: UnfinishedSwitchovers,
+    discovered: KnownDifferences,
 }
 
 impl RunningState for KnownState {
@@ -245,5 +258,12 @@ impl RunningState for KnownState {
 
     fn unfinished_switchovers(&self) -> BTreeMap<u32, String> {
         self.unfinished.all()
+    }
+
+    fn discovered(&self) -> BTreeMap<u32, Vec<(Endpoint, String)>> {
+        let found = self.discovered.all().into_iter();
+        let told =
+            |found: Vec<Difference>| found.into_iter().map(|found| (found.server, found.text)).collect();
+        found.map(|(hostgroup, found)| (hostgroup, told(found))).collect()
     }
 }

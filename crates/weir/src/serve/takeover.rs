@@ -84,6 +84,7 @@ impl Server {
         self.scheduler.stop();
         self.history = None;
         self.proxy_sync = None;
+        self.member_watch = None;
         self.reloader = None;
         self.admin.let_go();
         self.last_answers = Some(self.web.let_go());
