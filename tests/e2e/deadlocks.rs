@@ -18,7 +18,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("deadlocks::statements_that_were_undone_run_again", mariadb),
         Case::parallel("deadlocks::statements_that_were_undone_run_again_at_mysql", |env| {
             run_again(&of_mysql(env)?)?;
-            transaction(&of_mysql(env)?)
+            unlogged(&of_mysql(env)?)
         }),
         Case::parallel("deadlocks::writes_at_two_galera_nodes_count_once_each", galera),
     ]
@@ -183,7 +183,8 @@ fn left(place: &Place<'_>) -> CaseResult {
     Ok(())
 }
 
-fn transaction(place: &Place<'_>) -> CaseResult {
+/// A hostgroup that is no cluster's has no log of transactions.
+fn unlogged(place: &Place<'_>) -> CaseResult {
     for begin in ["BEGIN", "SET autocommit = 0"] {
         let mut client = Session::open(place.weir.addr(), &place.schema)?;
         client.run(begin)?;
@@ -193,6 +194,24 @@ fn transaction(place: &Place<'_>) -> CaseResult {
         ensure!(seen.concat() == ["0", "0", "0"], "{begin}: {seen:?}");
     }
     ensure!(place.count(RETRIED)? == 0, "a transaction's statement was run again");
+    Ok(())
+}
+
+/// A transaction runs again as a whole.
+fn transaction(place: &Place<'_>) -> CaseResult {
+    // One of before can't: what its session started with is not known.
+    place.weir.wait_log("session variables have been read", PATIENCE)?;
+    for begin in ["BEGIN", "SET autocommit = 0"] {
+        let mut client = Session::open(place.weir.addr(), &place.schema)?;
+        client.run(begin)?;
+        client.run("INSERT INTO t VALUES (4, 7)")?;
+        let told = place.meet(&mut client, "UPDATE t SET v = v + 1 WHERE id <= 3", false)?;
+        ensure!(told.is_none(), "{begin}: {told:?}");
+        let seen = client.rows("SELECT v FROM t ORDER BY id")?;
+        ensure!(seen.concat() == ["1", "1", "1", "7"], "{begin}: {seen:?}");
+        client.run("ROLLBACK")?;
+    }
+    ensure!(place.count(RETRIED)? == 2, "counted otherwise");
     Ok(())
 }
 
