@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_config::TableRows;
+use weir_config::{MysqlServer, TableRow, TableRows};
 use weir_store::{Layer, Loaded, Module};
 
 use crate::server::{Admin, AdminShared};
@@ -36,24 +36,51 @@ impl Admin {
 }
 
 impl Admin {
-    /// What adds rows to a table of a module that is in force, and to what is being edited of it. Comes back with warnings, or
-    /// with why nothing has changed.
-    pub fn adder(&self) -> impl Fn(Module, TableRows) -> Result<Vec<String>, Vec<String>> + Send + use<> {
+    /// What adds servers to those that are in force, if these are still `compared`, and to those that are edited, if they are
+    /// not there. It never counts as later than what a person has loaded. Comes back with why nothing has changed.
+    pub fn server_adder(
+        &self,
+    ) -> impl Fn(&[MysqlServer], TableRows) -> Result<(), Vec<String>> + Send + use<> {
         let shared = self.shared.clone();
-        move |module, added| {
+        move |compared, added| {
+            const MODULE: Module = Module::MysqlServers;
             let as_text = |error: weir_store::StoreError| vec![error.to_string()];
             let _one_at_a_time = shared.loading();
-            let mut rows = shared.store().rows_of(&[module], Layer::Runtime).map_err(as_text)?;
-            rows.append(added.clone());
-            let prepared = shared.store().prepare_rows(&[module], rows);
-            let loaded =
-                prepared.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-            let warnings = shared.put_in_force(loaded, None)?;
-            shared.store().merge(&[module], &added).map_err(as_text)?;
-            Ok(warnings)
+            let (loaded, epoch, edited) = {
+                let store = shared.store();
+                let mut rows = store.rows_of(&[MODULE], Layer::Runtime).map_err(as_text)?;
+                rows.append(added.clone());
+                let loaded = store
+                    .prepare_rows(&[MODULE], rows)
+                    .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+                let versions = store.versions().map_err(as_text)?;
+                let epoch = versions.iter().find(|version| version.module == MODULE).map_or(0, |of| of.epoch);
+                (loaded, epoch, store.rows_of(&[MODULE], Layer::Memory).map_err(as_text)?)
+            };
+            let new = added.of(SERVERS).len();
+            let before = loaded.config.servers.len().checked_sub(new);
+            if before.and_then(|before| loaded.config.servers.get(..before)) != Some(compared) {
+                return Err(vec!["other servers have been loaded meanwhile".to_owned()]);
+            }
+            let is_later = u64::from(epoch > 0);
+            shared.put_in_force(loaded, Some(epoch + is_later))?;
+            let is_edited = |row: &&TableRow| {
+                let is_same = |one: &TableRow, other: &TableRow| {
+                    KEY.iter().all(|column| one.get(column) == other.get(column))
+                };
+                edited.of(SERVERS).iter().any(|there| is_same(there, row))
+            };
+            let mut missing = TableRows::new();
+            let rows = added.of(SERVERS).iter().filter(|row| !is_edited(row));
+            rows.for_each(|row| missing.push(SERVERS, row.clone()));
+            shared.store().merge(&[MODULE], &missing).map_err(as_text)
         }
     }
 }
+
+/// The table of servers, and where one is.
+const SERVERS: &str = "mysql_servers";
+const KEY: [&str; 2] = ["hostname", "port"];
 
 impl AdminShared {
     /// Has the running Weir go by a configuration, and only then notes that it is in force; `epoch` is when it was

@@ -37,7 +37,7 @@ pub use cluster::{Cluster, Kind, Member, Refusal, Remark};
 pub use config_text::{Places, config_text};
 pub use facts::Facts;
 pub use findings::{Findings, NamedBy, Server, Unreached};
-pub use membership::{Difference, differences};
+pub use membership::{About, Configured, Difference, Incomparable, differences};
 pub use proposal::{
     AccountPlan, AdminCredentials, AdminWish, AppUser, Grant, Proposal, ProposalError, Purpose, Row,
     Statement, Trust, Wishes, hostgroup,

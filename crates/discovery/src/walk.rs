@@ -29,6 +29,8 @@ pub struct Limits {
     pub whole: Duration,
     /// Whether hosts are asked that nobody names as servers: those from which a binary log is read. Default: no.
     pub asks_binlog_readers: bool,
+    /// Whether servers are asked what the account may do, how they see this host, and who reads their binary logs. Default: yes.
+    pub asks_about_account: bool,
     /// How often each server is asked whether it is there; the shortest time counts. Default 9.
     pub pings: usize,
 }
@@ -42,6 +44,7 @@ impl Default for Limits {
             answer_timeout: Duration::from_secs(5),
             whole: Duration::from_secs(30),
             asks_binlog_readers: false,
+            asks_about_account: true,
             pings: 9,
         }
     }
@@ -181,7 +184,7 @@ fn visit(
     let options = options.timeouts(limits.connect_timeout, limits.answer_timeout);
     let (mut connection, is_encrypted) =
         interview::connect(options, is_tls_optional).map_err(|error| explain(&error))?;
-    interview::interview(&mut connection, limits.pings)
+    interview::interview(&mut connection, limits)
         .map(|(facts, rtt)| Reached { facts, rtt, is_encrypted })
         .map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Watches whether clusters have the members that are configured, on a thread of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use weir_topology::Endpoint;
 
-use crate::membership::{Difference, differences};
+use crate::membership::{About, Configured, Difference, differences};
 use crate::walk::{Dialling, Limits, walk_from};
 
 /// Between two looks.
@@ -23,8 +23,8 @@ pub type Dial = Box<dyn Fn(&Endpoint) -> Result<Dialling, String> + Send + Sync>
 pub struct WatchedCluster {
     /// Names it.
     pub writer_hostgroup: u32,
-    /// Its servers.
-    pub configured: BTreeSet<Endpoint>,
+    /// Its servers, and all others.
+    pub configured: Configured,
     /// Members that are not configured are added.
     pub is_followed: bool,
     /// How to log in.
@@ -36,11 +36,11 @@ pub trait Watched: Send {
     /// The clusters to be watched, as configured now.
     fn clusters(&self) -> Vec<WatchedCluster>;
 
-    /// Adds servers to a cluster's configuration.
+    /// Adds servers to the configuration of a cluster that was compared with what was found.
     ///
     /// # Errors
-    /// Why they are not added.
-    fn add(&self, writer_hostgroup: u32, servers: &[Endpoint]) -> Result<(), String>;
+    /// Why they are not added; also when the configuration is another one by now.
+    fn add(&self, cluster: &WatchedCluster, servers: &[Endpoint]) -> Result<(), String>;
 }
 
 /// What was found last, by writer hostgroup. Cheap to clone.
@@ -109,8 +109,8 @@ impl<W: Watched> Look<W> {
                 info!(hostgroup, "the members of the cluster are compared with mysql_servers again");
             }
             tell_news(hostgroup, &before, &now);
-            if cluster.is_followed && self.add(hostgroup, &now) {
-                now.retain(|found| !found.may_be_added);
+            if cluster.is_followed {
+                self.add(&cluster, &before, &mut now);
             }
             found.insert(hostgroup, now);
         }
@@ -126,37 +126,50 @@ impl<W: Watched> Look<W> {
         }
     }
 
-    /// Adds the servers that may be. False if they could not be.
-    fn add(&mut self, hostgroup: u32, found: &[Difference]) -> bool {
-        let addable = found.iter().filter(|found| found.may_be_added);
+    /// Adds the servers that may be, and were there at the look before, too: one that starts has another identity for a moment.
+    fn add(&mut self, cluster: &WatchedCluster, before: &[Difference], now: &mut Vec<Difference>) {
+        let hostgroup = cluster.writer_hostgroup;
+        let was_there = |found: &Difference| {
+            before.iter().any(|before| before.may_be_added && before.server == found.server)
+        };
+        let addable = now.iter().filter(|found| found.may_be_added && was_there(found));
         let addable: Vec<Endpoint> = addable.map(|found| found.server.clone()).collect();
         if addable.is_empty() {
             self.refusals.remove(&hostgroup);
-            return true;
+            return;
         }
         let servers = addable.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        match self.watched.add(hostgroup, &addable) {
-            Ok(()) => info!(hostgroup, servers, "added to mysql_servers (auto_discover = 'follow')"),
-            Err(error) if self.refusals.get(&hostgroup) == Some(&error) => return false,
+        match self.watched.add(cluster, &addable) {
+            Ok(()) => {
+                info!(hostgroup, servers, "added to mysql_servers (auto_discover = 'follow')");
+                now.retain(|found| !addable.contains(&found.server));
+            }
+            Err(error) if self.refusals.get(&hostgroup) == Some(&error) => {}
             Err(error) => {
                 warn!(hostgroup, servers, "can't be added to mysql_servers: {error}");
                 self.refusals.insert(hostgroup, error);
-                return false;
             }
         }
-        true
     }
 }
 
+/// Once for each server: what its state is may change with every look.
 fn tell_news(hostgroup: u32, before: &[Difference], now: &[Difference]) {
-    for Difference { server, text, .. } in now.iter().filter(|found| !before.contains(found)) {
-        warn!(hostgroup, %server, "{text}");
+    let is_known = |found: &&Difference| {
+        before.iter().any(|before| (&before.server, before.about) == (&found.server, found.about))
+    };
+    for Difference { server, text, about, .. } in now.iter().filter(|found| !is_known(found)) {
+        match about {
+            // A node that starts is none for a moment.
+            About::Strange => info!(hostgroup, %server, "{text}"),
+            About::Lacking | About::Unreached => warn!(hostgroup, %server, "{text}"),
+        }
     }
 }
 
 fn at_one(cluster: &WatchedCluster) -> Result<Vec<Difference>, String> {
-    let limits = Limits { pings: 1, ..Limits::default() };
-    let findings =
-        walk_from(&cluster.configured, &*cluster.dial, &limits).map_err(|error| error.to_string())?;
+    let limits = Limits { pings: 1, asks_about_account: false, ..Limits::default() };
+    let members = &cluster.configured.members;
+    let findings = walk_from(members, &*cluster.dial, &limits).map_err(|error| error.to_string())?;
     differences(&findings, &cluster.configured).map_err(|refusal| refusal.to_string())
 }

@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use weir_client::Options;
 use weir_config::{AutoDiscover, Cluster, Config, InForce, MysqlServer, TableRow, TableRows};
-use weir_discovery::{Dial, Dialling, Watched, WatchedCluster};
-use weir_store::Module;
+use weir_discovery::{Configured, Dial, Dialling, Watched, WatchedCluster};
 use weir_topology::Endpoint;
 
 use crate::server_tls::{ServersTls, towards_server};
 
-/// What puts rows in force, with warnings or faults.
-pub(crate) type Adder = Box<dyn Fn(Module, TableRows) -> Result<Vec<String>, Vec<String>> + Send>;
+/// What adds servers to those that were compared, or says why not.
+pub(crate) type Adder = Box<dyn Fn(&[MysqlServer], TableRows) -> Result<(), Vec<String>> + Send>;
 
 /// The running Weir, as the watch sees it.
 pub(crate) struct WatchedMembers {
-    pub in_force: InForce,
-    pub add: Adder,
+    in_force: InForce,
+    add: Adder,
+}
+
+impl WatchedMembers {
+    pub(crate) fn new(in_force: InForce, add: Adder) -> Self {
+        Self { in_force, add }
+    }
 }
 
 impl Watched for WatchedMembers {
@@ -27,25 +32,38 @@ impl Watched for WatchedMembers {
             let auto_discover = config.topology_of(cluster.writer_hostgroup).auto_discover;
             (auto_discover != AutoDiscover::Off).then(|| WatchedCluster {
                 writer_hostgroup: cluster.writer_hostgroup,
-                configured: rows_of(&config, &cluster).map(MysqlServer::endpoint).collect(),
+                configured: configured(&config, &cluster),
                 is_followed: auto_discover == AutoDiscover::Follow,
-                dial: dial(&config, &cluster, auto_discover == AutoDiscover::Follow),
+                dial: dial(&config, &cluster),
             })
         };
         config.clusters().filter_map(wanted).collect()
     }
 
-    fn add(&self, writer_hostgroup: u32, servers: &[Endpoint]) -> Result<(), String> {
+    fn add(&self, cluster: &WatchedCluster, servers: &[Endpoint]) -> Result<(), String> {
         let config = self.in_force.config();
-        let cluster = config.clusters().find(|cluster| cluster.writer_hostgroup == writer_hostgroup);
-        let like = cluster.and_then(|cluster| rows_of(&config, &cluster).next().cloned());
-        let like = like.ok_or("its cluster is configured no more")?;
+        let hostgroup = cluster.writer_hostgroup;
+        let now = config.clusters().find(|now| now.writer_hostgroup == hostgroup);
+        let now = now.filter(|now| configured(&config, now) == cluster.configured);
+        let like = now.and_then(|now| rows_of(&config, &now).next().cloned());
+        let like = like.ok_or("other servers have been loaded meanwhile")?;
         let mut rows = TableRows::new();
         for server in servers {
-            rows.push("mysql_servers", row(writer_hostgroup, server, &like));
+            rows.push("mysql_servers", row(hostgroup, server, &like));
         }
-        (self.add)(Module::MysqlServers, rows).map(drop).map_err(|faults| faults.join("; "))
+        (self.add)(&config.servers, rows).map_err(|faults| faults.join("; "))
     }
+}
+
+fn configured(config: &Config, cluster: &Cluster) -> Configured {
+    let members: BTreeSet<Endpoint> = rows_of(config, cluster).map(MysqlServer::endpoint).collect();
+    let others = config.servers.iter().map(MysqlServer::endpoint).filter(|server| !members.contains(server));
+    let kind = match cluster.table {
+        "mysql_galera_hostgroups" => "galera",
+        "mysql_group_replication_hostgroups" => "group",
+        _ => "replication",
+    };
+    Configured { elsewhere: others.collect(), members, kind }
 }
 
 /// The rows of a cluster's servers.
@@ -70,9 +88,9 @@ fn row(writer_hostgroup: u32, server: &Endpoint, like: &MysqlServer) -> TableRow
     fields.into_iter().map(|(key, value)| (key.into(), value)).collect()
 }
 
-/// With the monitor's account. Servers that are not configured get its password only where they are trusted (`follow`) or show a
-/// certificate.
-fn dial(config: &Arc<Config>, cluster: &Cluster, trusts_members: bool) -> Dial {
+/// With the monitor's account. Servers that are not configured get its password only where they show a certificate: anybody can
+/// be named.
+fn dial(config: &Arc<Config>, cluster: &Cluster) -> Dial {
     let configured: BTreeSet<Endpoint> = rows_of(config, cluster).map(MysqlServer::endpoint).collect();
     let others_use_ssl = rows_of(config, cluster).any(|row| row.use_ssl);
     let of_configured = ServersTls::default().read(config).map(|tls| tls.for_monitor());
@@ -89,7 +107,7 @@ fn dial(config: &Arc<Config>, cluster: &Cluster, trusts_members: bool) -> Dial {
             }
             false => None,
         };
-        let is_trusted = is_configured || trusts_members || (tls.is_some() && params.ca.is_some());
+        let is_trusted = is_configured || (tls.is_some() && params.ca.is_some());
         let password = variables.monitor_password.expose();
         let options = Options::new(&server.host, server.port, &variables.monitor_username, password);
         Ok(Dialling { options: options.tls(tls).proofs_only(!is_trusted), is_tls_optional: false })

@@ -50,6 +50,14 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
         if read.auto_failover {
             fits_failover(&mut f, config, id);
         }
+        let is_replication = config.replication_hostgroups.iter().any(|row| row.writer_hostgroup == id);
+        if read.auto_discover == AutoDiscover::Follow && is_replication {
+            // Whoever registers at the source would get its writes one day, and a vote in auto_failover.
+            f.refuse(
+                "auto_discover",
+                "\"follow\" does not apply to a row of mysql_replication_hostgroups: use \"tell\"",
+            );
+        }
     }
     f.finish_row();
     writer_hostgroup.map(|_| read)

@@ -184,7 +184,7 @@ const WEIR_TOPOLOGY: &[Column] = &[
     any_text("replication_username", "account with which the old writer replicates from the new one; only with `mysql_replication_hostgroups`. Default: that of the switchover"),
     any_text("replication_password", "its password"),
     sql("auto_failover", "INT", "promotes a replica when the writer is lost, [which may lose writes](auto-failover.md); only with `mysql_replication_hostgroups`. Default: `false`"),
-    any_text("auto_discover", "servers that [belong to the cluster](discovery.md) and are not in `mysql_servers`: `off` nobody looks for them, `tell` the log, `weir status` and `stats_weir_discovered_servers` name them, `follow` they are added. Default: `off`"),
+    any_text("auto_discover", "servers that [belong to the cluster](discovery.md) and are not in `mysql_servers`: `off` nobody looks for them, `tell` the log, `weir status` and `stats_weir_discovered_servers` name them, `follow` they are added (Galera and groups only). Default: `off`"),
 ];
 
 #[rustfmt::skip]

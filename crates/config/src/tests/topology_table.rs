@@ -71,6 +71,12 @@ fn some_keys_are_for_some_clusters_only() {
     let message = "weir_topology[0].replication_password: needs replication_username";
     assert_fault(&start, "replication_password = \"x\"", message);
     assert_eq!(messages(&format!("{start}auto_failover = 1\n")), [""; 0]);
+    assert_eq!(messages(&format!("{start}auto_discover = \"tell\"\n")), [""; 0]);
+    let follow = messages(&format!("{start}auto_discover = \"follow\"\n"));
+    assert!(
+        follow.len() == 1 && follow[0].contains("does not apply to a row of mysql_replication"),
+        "{follow:?}"
+    );
     let innodb = format!("{SERVER}{REPLICATION}check_type = \"innodb_read_only\"\n{ROW}");
     let message = "weir_topology[0].auto_failover: can't be where check_type uses innodb_read_only, which no statement can set";
     assert_fault(&innodb, "auto_failover = true", message);

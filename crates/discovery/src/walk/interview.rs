@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weir_client::{Connection, Error, Options, QueryResult};
 
 use crate::facts::{Answers, Facts, NamedRow, ROWS_MAX, Refused};
+use crate::walk::Limits;
 
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'hostname', 'port', \
     'server_id', 'server_uuid', 'read_only', 'super_read_only', 'log_bin', 'log_slave_updates', 'log_replica_updates', \
@@ -48,7 +49,7 @@ pub(crate) fn connect(mut options: Options, is_tls_optional: bool) -> Result<(Co
 ///
 /// # Errors
 /// If the connection breaks, or the server does not even show its variables.
-pub(super) fn interview(connection: &mut Connection, pings: usize) -> Result<(Facts, Duration), Error> {
+pub(super) fn interview(connection: &mut Connection, limits: &Limits) -> Result<(Facts, Duration), Error> {
     let mut answers = Answers { greeting: connection.server_version().to_owned(), ..Answers::default() };
     answers.variables = pairs(&connection.query(VARIABLES)?);
     let known = Facts::from_answers(&answers);
@@ -68,17 +69,11 @@ pub(super) fn interview(connection: &mut Connection, pings: usize) -> Result<(Fa
     };
     answers.sources = asked.rows(sources, "its source")?;
     answers.replicas = asked.rows(replicas, "its replicas")?;
-    answers.dump_hosts = asked.binlog_readers(is_mariadb)?;
-    if let Some(who) = asked.optional(WHO, "how it sees this host")? {
-        answers.user = who.text(0, 0).unwrap_or_default().to_owned();
-        answers.current_user = who.text(0, 1).unwrap_or_default().to_owned();
+    if limits.asks_about_account {
+        asked.about_account(&mut answers, is_mariadb)?;
     }
-    answers.grants = asked
-        .optional(GRANTS, "what the account may do")?
-        .map(|rows| first_column(&rows))
-        .unwrap_or_default();
     answers.refused = asked.refused;
-    let rtt = shortest(connection, pings)?;
+    let rtt = shortest(connection, limits.pings)?;
     Ok((Facts::from_answers(&answers), rtt))
 }
 
@@ -107,6 +102,17 @@ impl Asked<'_> {
 
     fn rows(&mut self, statement: &'static str, lost: &'static str) -> Result<Vec<NamedRow>, Error> {
         Ok(self.optional(statement, lost)?.map(|result| named_rows(&result)).unwrap_or_default())
+    }
+
+    fn about_account(&mut self, answers: &mut Answers, is_mariadb: bool) -> Result<(), Error> {
+        answers.dump_hosts = self.binlog_readers(is_mariadb)?;
+        if let Some(who) = self.optional(WHO, "how it sees this host")? {
+            answers.user = who.text(0, 0).unwrap_or_default().to_owned();
+            answers.current_user = who.text(0, 1).unwrap_or_default().to_owned();
+        }
+        let grants = self.optional(GRANTS, "what the account may do")?;
+        answers.grants = grants.map(|rows| first_column(&rows)).unwrap_or_default();
+        Ok(())
     }
 
     /// Without PROCESS only the account's own threads are shown, which is no error.

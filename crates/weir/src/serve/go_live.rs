@@ -72,7 +72,7 @@ pub(super) fn start(
     let engine = admin_setup::engine(origin, events, &publisher, &statistics, names, shown, tls.clone());
     let admin = admin_setup::open(config, admin, tls.as_ref(), store.clone(), engine)?;
     let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
-    let members = WatchedMembers { in_force: in_force.clone(), add: Box::new(admin.adder()) };
+    let members = WatchedMembers::new(in_force.clone(), Box::new(admin.server_adder()));
     let member_watch = MemberWatch::start(members, discovered)?;
     let scheduler = Scheduler::start(config)?;
     let config_sender = ConfigSender::new(events.clone(), &config.datadir, names);
