@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Weir, hostgroup};
+use weir_testkit::{Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
 use crate::admin::Admin;
@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("discovery::a_node_that_is_not_configured_is_told", told),
         Case::parallel("discovery::a_node_that_is_not_configured_is_added", added),
+        Case::parallel("discovery::a_node_that_a_file_lacks_is_added", of_a_file),
         Case::serial("discovery::a_groups_member_that_is_not_configured_is_added", group),
     ]
 }
@@ -62,6 +63,21 @@ fn told(env: &Env) -> CaseResult {
     eventually("nothing is told", PATIENCE, || {
         Ok(admin.run("SELECT COUNT(*) FROM stats_weir_discovered_servers")? == ["0"])
     })
+}
+
+/// Of a file, which nobody has loaded at the admin port, in another order than addresses have.
+fn of_a_file(env: &Env) -> CaseResult {
+    let (admin, cluster) = (env.free_address()?, env.cluster()?);
+    let servers = [cluster.node(3).addr(), cluster.node(1).addr()];
+    let mut config = WeirConfig::for_servers(&servers, env.free_address()?);
+    let row = [("writer_hostgroup", hostgroup::WRITER.into()), ("auto_discover", "follow".into())];
+    config.admin(admin).push("weir_topology", &row);
+    let _weir = env.weir_with(&config)?;
+    let admin = Admin::at(admin);
+    eventually("it is added", PATIENCE, || Ok(admin.run(KNOWN)? == ["3"]))?;
+    let edited = "SELECT COUNT(*) FROM mysql_servers WHERE comment = 'found by auto_discover'";
+    ensure!(admin.run(edited)? == ["1"], "it is not in what is edited");
+    Ok(())
 }
 
 /// What is being edited meanwhile stays, and does not come into force.

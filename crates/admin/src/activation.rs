@@ -57,9 +57,11 @@ impl Admin {
                 let epoch = versions.iter().find(|version| version.module == MODULE).map_or(0, |of| of.epoch);
                 (loaded, epoch, store.rows_of(&[MODULE], Layer::Memory).map_err(as_text)?)
             };
-            let new = added.of(SERVERS).len();
-            let before = loaded.config.servers.len().checked_sub(new);
-            if before.and_then(|before| loaded.config.servers.get(..before)) != Some(compared) {
+            // In whatever order they are kept.
+            let in_force = &loaded.config.servers;
+            let is_as_compared = in_force.len() == compared.len() + added.of(SERVERS).len()
+                && compared.iter().all(|row| in_force.contains(row));
+            if !is_as_compared {
                 return Err(vec!["other servers have been loaded meanwhile".to_owned()]);
             }
             let is_later = u64::from(epoch > 0);
